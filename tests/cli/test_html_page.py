@@ -125,6 +125,30 @@ def test_a_forest_stands_beside_the_table(opened: Any) -> None:
     assert not forest.is_visible(), "differences from a rival have no paper beside them"
 
 
+def test_curves_of_all_rows_can_be_toggled_and_drawn_over_steps(opened: Any) -> None:
+    page = opened("table=cafeme-table1.quick&axis=steps")
+    curves = sheet(page, "cafeme-table1.quick").locator("details.curves")
+    curves.locator("summary").click()
+    panels = curves.locator("figure")
+    assert panels.count() == 4 and panels.nth(2).locator("polyline.method").count() == 6
+    told = panels.nth(2).locator("polyline.method title").evaluate_all("all => all.map((one) => one.textContent)")
+    assert "CAFeMe: 97.0 %" in told, "a curve ends at the table's number"
+    colors = (
+        panels.nth(2).locator("polyline.method").evaluate_all("all => all.map((one) => one.getAttribute('stroke'))")
+    )
+    assert len(set(colors)) == 6
+    curves.get_by_role("button", name="Ditto").click()
+    assert panels.nth(2).locator("polyline.method").count() == 5 and "off=ditto" in page.url
+    assert curves.locator("select option").last.inner_text() == "fine-tuning steps"
+
+
+def test_the_tab_says_what_is_open(opened: Any) -> None:
+    page = opened()
+    assert page.title() == "What holds · pflbench"
+    page.get_by_role("link", name="pFedVEM, Table 1").first.click()
+    assert page.title() == "pFedVEM, Table 1 · pflbench"
+
+
 def test_it_opens_on_the_first_papers_own_table_and_the_picker_goes_by_papers(opened: Any) -> None:
     page = opened("show=ours")
     assert page.evaluate("view.table") == "cafeme-table1.paper"
@@ -389,6 +413,7 @@ AXE = (
     f"table={TABLE}&equal=gradients&cell=6,2",
     f"table={TABLE}&cell=0,2",
     f"table={TABLE}",
+    "table=cafeme-table1.quick&axis=steps",
     "page=best",
     "page=method-ifca",
 )

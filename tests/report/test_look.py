@@ -15,9 +15,10 @@ from matplotlib.transforms import Bbox
 
 from pflbench.report.facts import Fact
 from pflbench.report.figures.labels import spread_out
-from pflbench.report.figures.marks import Look, looks
+from pflbench.report.figures.marks import looks_of
 from pflbench.report.figures.panels import Drawing, Panel, Point, Series
 from pflbench.report.figures.pictures import COLUMN, STYLE, TEXT, figure_of, picture
+from pflbench.report.looks import COLORS, READABLE, contrast, look, looks, rgb
 
 
 def lines(ends: Sequence[float], name: str = "method", last: float = 50.0) -> tuple[Series, ...]:
@@ -209,14 +210,75 @@ def test_each_row_has_a_color_of_its_own_and_the_papers_numbers_have_their_rows(
     rows = [f"m {i}" for i in range(8)]
     ours = [Series(label, "bars", (Point(i, 50.0),), 0.1) for i, label in enumerate(rows[4:])]
     theirs = [Series(f"{label}, the paper", "printed", (Point(i, 60.0),), like=label) for i, label in enumerate(rows)]
-    found = looks(drawing(Panel("", (*ours, *theirs)), order=tuple(rows)))
+    found = looks_of(drawing(Panel("", (*ours, *theirs)), order=tuple(rows)))
     assert list(found) == rows and len({look.color for look in found.values()}) == 8
 
 
 def test_no_two_of_many_rows_look_alike() -> None:
-    found = [Look.of(i, marked=True) for i in range(300)]
-    assert len({(look.color, look.line, look.marker) for look in found}) == 300
-    assert len({(look.color, look.hatch) for look in found[:64]}) == 64
+    found = [look(i, i, marked=True) for i in range(300)]
+    assert len({(one.color, one.line, one.marker) for one in found}) == 300
+    assert len({(one.color, one.hatch) for one in found[:96]}) == 96
+
+
+TABLES = (
+    ("FedAvg", "FedAvg-FT", "IFCA", "IFCA-FT", "Ditto", "FedRep", "Per-FedAvg", "CAFeMe", "Local", "Local-FT"),
+    *(
+        (
+            "Local Only",
+            "FedAvg",
+            "SCAFFOLD",
+            "pFedMe",
+            "LG-FedAvg",
+            "L2GD",
+            "APFL",
+            "FedPer",
+            "Per-FedAvg",
+            "FedRep",
+            "FedEC-wo",
+            "FedEC",
+        ),
+    ),
+    *(
+        (
+            "Local",
+            "FedAvg",
+            "FedProx",
+            "Scaffold",
+            "FedPer",
+            "FedRep",
+            "IFCA",
+            "PerFedavg",
+            "pFedME",
+            "pFedBayes",
+            "pFedVEM",
+        ),
+    ),
+)
+
+
+@pytest.mark.parametrize("titles", TABLES)
+def test_a_method_looks_the_same_everywhere_and_unlike_the_others_of_its_table(titles: tuple[str, ...]) -> None:
+    found = looks(titles)
+    assert len({one.color for one in found.values()}) == len(titles)
+    for title in (one for one in titles if not one.endswith(("-FT", "-wo"))):
+        (alone,) = looks([title]).values()
+        assert alone == found[title]._replace(marked=False)
+
+
+def test_spellings_and_variants_of_a_method_share_its_family() -> None:
+    found = looks(["PerFedavg", "Per-FedAvg (first order)", "FedRep, seed 0", "FedRep, seed 1", "mine", "yours"])
+    assert found["PerFedavg"].color != found["Per-FedAvg (first order)"].color
+    assert found["FedRep, seed 0"].line != found["FedRep, seed 1"].line
+    assert looks(["Per-FedAvg"])["Per-FedAvg"] == looks(["PerFedavg"])["PerFedavg"]
+    assert len({one.color for one in found.values()}) == 6
+
+
+@pytest.mark.parametrize("color", COLORS)
+def test_names_are_dark_enough_to_be_read(color: str) -> None:
+    ink = look(COLORS.index(color), 0).ink
+    assert contrast(rgb(ink)) >= READABLE and (contrast(rgb(color)) < READABLE or ink == color.lower())
+    white, black = contrast((1.0, 1.0, 1.0)), contrast((0.0, 0.0, 0.0))
+    assert (white, black) == (pytest.approx(1), pytest.approx(21))
 
 
 def test_more_than_ten_rows_have_markers_and_a_legend_beside_the_panels() -> None:

@@ -48,7 +48,7 @@ def at_ends(ax: Axes, panel: Panel, looks: Looks, renderer: RendererBase, room: 
     if not _end_together(lines, most - least):
         return None
     ax.set_xlim(least, max(one.points[-1].x for one in lines))
-    texts = [_text(ax, one.label, looks[one.label].color, one.points[-1].y or 0.0) for one in lines]
+    texts = [_text(ax, one.label, looks[one.label].ink, one.points[-1].y or 0.0) for one in lines]
     boxes = [text.get_window_extent(renderer) for text in texts]
     height, width = max(box.height for box in boxes), max(box.width for box in boxes) / dpi
     inside = ax.get_window_extent(renderer).height

@@ -1,9 +1,9 @@
-"""Looks of series: colors, lines, markers and hatches that are told apart by color-blind readers, and in gray."""
+"""Series of a figure drawn with matplotlib, each in the look of its row."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -11,21 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from pflbench.report.figures.panels import DIFFERENCE, PRINTED, Drawing, Panel, Series
+from pflbench.report.looks import Look, looks
 
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
-"""Told apart by color-blind readers, too (Okabe and Ito, but for a yellow that is too light for a line)."""
-_MARKERS = "o^sDvPX*"
-_LINES: tuple[Any, ...] = (
-    "-",
-    "--",
-    "-.",
-    (0, (5, 1)),
-    (0, (3, 1, 1, 1)),
-    (0, (7, 3)),
-    (0, (1, 1)),
-    (0, (3, 1, 1, 1, 1, 1)),
-)
-_HATCHES = ("", "///", "...", "xxx", "\\\\\\", "---", "+++", "ooo")
 _STACKED = ("", "////")
 """The hatches of bars on each other, in turn."""
 _LEGIBLE = 0.075
@@ -42,37 +29,14 @@ MANY = 10_000
 """From here on numbers along the first axis are written in thousands."""
 
 
-class Look(NamedTuple):
-    """Look of a label's series: in gray, lines, markers and hatches still tell them apart."""
-
-    color: str
-    marker: str
-    line: Any
-    hatch: str
-    marked: bool = False
-    """True if lines have markers, too, as there are more of them than colors."""
-
-    @classmethod
-    def of(cls, i: int, marked: bool = False) -> Look:
-        """The look of the i-th label: as many as colors, and then again with other lines, markers and hatches.
-
-        No two of the first 512 have color, line and marker in common, nor two of the first 64 color and hatch.
-        """
-        other = i + i // len(_COLORS)
-        further = other + i // (len(_COLORS) * len(_LINES))
-        color, marker = _COLORS[i % len(_COLORS)], _MARKERS[further % len(_MARKERS)]
-        return cls(color, marker, _LINES[other % len(_LINES)], _HATCHES[other % len(_HATCHES)], marked)
-
-
 Looks = Mapping[str, Look]
 
 
-def looks(drawing: Drawing) -> Looks:
-    """Look of each label's series, in the rows' order; the paper's numbers look like their row."""
+def looks_of(drawing: Drawing) -> Looks:
+    """Look of each label's series; the paper's numbers look like their row."""
     everything = [series for panel in drawing.panels for series in panel.series]
     there = dict.fromkeys(series.like or series.label for series in everything)
-    ordered = dict.fromkeys((*(label for label in drawing.order if label in there), *there))
-    return {label: Look.of(i, len(ordered) > len(_COLORS)) for i, label in enumerate(ordered)}
+    return looks((*(label for label in drawing.order if label in there), *there))
 
 
 def draw_panel(ax: Axes, panel: Panel, drawing: Drawing, looks: Looks) -> None:

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 
 from pflbench.report.figures.labels import MANY, Names, at_ends, legend, legend_beside
-from pflbench.report.figures.marks import draw_panel, draw_ranks, looks, numbers, of_ranks
+from pflbench.report.figures.marks import draw_panel, draw_ranks, looks_of, numbers, of_ranks
 from pflbench.report.figures.panels import Drawing, Panel, plain_texts
 from pflbench.report.figures.parts import in_a_line
 
@@ -163,7 +163,7 @@ class _Grid:
 
     def __init__(self, figure: Figure, panels: Sequence[Panel], across: int, drawing: Drawing):
         self._figure, self._panels, self._across = figure, panels, across
-        self._looks = looks(drawing)
+        self._looks = looks_of(drawing)
         width = figure.get_figwidth() / across
         self._height = _HEIGHTS.get(across, _HEIGHTS[3])
         self._aside = 0.0

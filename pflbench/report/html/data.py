@@ -21,7 +21,9 @@ from pflbench.report.html.equal import COSTS, AtEqualCost, at_equal_cost
 from pflbench.report.html.escape import discreet
 from pflbench.report.html.grid import GridCell, grid_cells, keys
 from pflbench.report.layout import Filled
+from pflbench.report.looks import looks
 from pflbench.report.provenance import costs_in_words, round_costs
+from pflbench.report.reading import by_step
 from pflbench.report.rivals import side_by_side
 from pflbench.report.statistics import Interval, mean_interval
 from pflbench.report.table import Against, CellValue, Fairness, Table, Versus
@@ -176,13 +178,20 @@ def sheet_data(sheet: Sheet, pool: Pool) -> dict[str, Any]:
         "options": discreet(sheet.options),
         "folder": sheet.folder,
         "run": discreet(command("run", sheet.part.but(columns=None, methods=None).options)),
-        "rows": [[row.id, row.title, _one(methods=[row.id])] for row in (*wide.rows, *wide.extra)],
+        "rows": _rows(wide),
         "columns": [
             [key, head.name, _one(columns=[head.column.id]), *_budgets(equal, head.id, pool)] for key, head in heads
         ],
         "equal": [name for name in COSTS if equal and equal.cells[name]],
         "readings": _readings(sheet, equal, pool),
     }
+
+
+def _rows(table: Table) -> list[list[str]]:
+    """Id, title, option, color and dashes of each row."""
+    rows = (*table.rows, *table.extra)
+    seen = looks(row.title for row in rows)
+    return [[row.id, row.title, _one(methods=[row.id]), seen[row.title].color, seen[row.title].dashes] for row in rows]
 
 
 def _budgets(equal: AtEqualCost | None, head: str, pool: Pool) -> list[dict[str, Any]]:
@@ -347,12 +356,25 @@ def _behind(sheet: Sheet, filled: Filled, of: tuple[str, str], place: GridCell, 
     if found_costs := round_costs(runs):
         found["cost"] = costs_in_words([("", found_costs)])[""]
     found |= _of_clients(spread_over_clients(done, cell.reading), fairness(done, cell.reading), value, decimals)
+    if steps := _over_steps(done, cell):
+        found["steps"] = steps
     if cell.row.id.startswith(EXTRA):
         found["own"] = discreet(_own(cell))
     if (told := sheet.told.get(of)) is not None:
         found["given"] = pool.add(tuple(pool.add(tuple(map(discreet, one))) for one in told.given))
         found["departs"] = pool.add(tuple(pool.add((d.what, d.told, d.source)) for d in told.departures))
     return found
+
+
+def _over_steps(done: Sequence[SeedScores], cell: Cell) -> list[list[float]]:
+    """Fine-tuning steps and the mean over seeds after each; empty where the cell is not fine-tuned."""
+    if cell.reading.stage != "finetuned" or not done or any(len(one.runs) > 1 for one in done):
+        return []
+    walks = [by_step(one.result, cell.reading) for one in done]
+    shared = set.intersection(*map(set, walks))
+    means = {step: sum(walk[step] for walk in walks) / len(walks) for step in sorted(shared)}
+    kept = thinned({0: means}).get(0, [])
+    return [list(map(float, one)) for one in kept]
 
 
 def _of_clients(of: ClientSpread | None, even: Fairness | None, value: CellValue, decimals: int) -> dict[str, Any]:

@@ -14,6 +14,8 @@ function draw() {
   const picker = document.getElementById("picker");
   picker.value = sheet ? sheet.key : "";
   if (sheet) drawTable(sectionOf(sheet.key), sheet);
+  const open = document.querySelector("main > section:not([hidden]) h2");
+  document.title = open ? `${open.textContent} · pflbench` : "pflbench";
   sideways();
   drawDrawer(sheet);
 }
@@ -30,6 +32,7 @@ function follow() {
 for (const [key, sheet] of SHEETS) {
   const section = sectionOf(key);
   adopt(section, sheet);
+  section.querySelector(".curves").addEventListener("toggle", () => { if (view.table === key) drawCurves(section, sheet); });
   section.addEventListener("click", (event) => {
     const cell = event.target.closest("td[data-cell] button");
     if (cell) change({ cell: cell.closest("td").dataset.cell });

@@ -30,7 +30,7 @@ from pflbench.suite.scoped import Departure
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-SCRIPTS = ("view.js", "table.js", "forest.js", "copy.js", "drawer.js", "main.js")
+SCRIPTS = ("view.js", "table.js", "forest.js", "curves.js", "copy.js", "drawer.js", "main.js")
 """In the order in which they stand in the page."""
 
 

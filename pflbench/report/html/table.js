@@ -106,6 +106,7 @@ function drawTable(section, sheet) {
     hide(table, sheet);
   }
   drawForest(section, sheet);
+  drawCurves(section, sheet);
 }
 
 // Marks the tables that are wider than the screen, which say so.

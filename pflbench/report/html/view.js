@@ -10,7 +10,7 @@ const CLIENTS = { mean: "mean", worst: "worst 10 %", median: "median" };
 const COSTS = { rounds: "rounds, as run", gradients: "gradients", seconds: "seconds", bytes: "bytes" };
 const ORDERS = { mean: "highest first", paper: "as in the table" };
 const USUAL = { show: "ours", read: "last", clients: "mean", versus: "", equal: "rounds" };
-const DEFAULTS = { page: "", table: "", ...USUAL, sort: "", filter: "", order: "mean",
+const DEFAULTS = { page: "", table: "", ...USUAL, sort: "", filter: "", order: "mean", axis: "rounds", off: [],
   empty: "hidden", rows: [], columns: [], cell: "" };
 let view = { ...DEFAULTS };
 
@@ -40,11 +40,13 @@ function parsed(fragment) {
   if (sheet.equal.includes(given.get("equal"))) Object.assign(found, USUAL, { equal: given.get("equal") });
   among("empty", ["hidden", "shown"]);
   among("order", Object.keys(ORDERS));
+  among("axis", Object.keys(AXES));
   const keys = sheet.columns.map((one) => one[0]);
   const sort = (given.get("sort") || "").match(/^(.*):(up|down)$/s);
   if (sort && (sort[1] === "" || keys.includes(sort[1]))) found.sort = sort[0];
   found.filter = (given.get("filter") || "").slice(0, 200);
   const ids = sheet.rows.map((one) => one[0]);
+  found.off = given.getAll("off").filter((id) => ids.includes(id));
   found.rows = given.getAll("row").filter((id) => ids.includes(id));
   found.columns = given.getAll("column").filter((key) => keys.includes(key));
   const cell = given.get("cell");
