@@ -25,7 +25,7 @@ from pflbench.report.layout import fill, finished
 from pflbench.report.reading import Shelf
 from pflbench.selection import selection
 from pflbench.store import Store
-from pflbench.store.asked import askers
+from pflbench.store.requests import requests_of
 from pflbench.suite.cells import Cell, Expansion, Reading, Reference
 from pflbench.suite.claim import Claim
 from pflbench.suite.schema import LayoutTable, Spread
@@ -38,7 +38,7 @@ FIVE = Spread.model_validate({"kind": "std", "ddof": 0, "n": {"value": 5, "sourc
 
 
 def sheet(table: Expansion, store: Store) -> Sheet:
-    filled = fill(table, Shelf(store), askers(store))
+    filled = fill(table, Shelf(store), requests_of(store))
     part = selection(suites=[table.suite], profile=table.profile)
     return Sheet({"last": finished(filled)}, part, paper=table.paper, fills={"last": filled})
 
