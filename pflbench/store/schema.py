@@ -192,11 +192,6 @@ def _problem(scores: Mapping[str, Any], clients: int) -> str:
     return ""
 
 
-def from_table(table: pa.Table, run: Stored) -> RunResult:
-    """The run whose rows these are. Raises `Unfit`."""
-    return from_rows(table, [run])[0]
-
-
 def from_rows(table: pa.Table, runs: Sequence[Stored]) -> list[RunResult]:
     """The runs whose rows these are, one run's after the other's. Raises `Unfit`.
 
