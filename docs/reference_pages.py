@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 import typer
 
 from pflbench.cli.main import program
 from pflbench.suite.document import Document
+from pflbench.suite.strict import TomlTable
 
 OPTIONS = (
     "# Every option\n\nFor users of the command line who look an option up. `pflbench VERB --help` prints the same. "
@@ -69,8 +73,9 @@ def keys_page() -> str:
     """All tables and keys of a suite file, from the pydantic models, in the order of a file."""
     schema = Document.model_json_schema()
     titles = {"": "The file"} | _titles(schema)
-    parts = [KEYS]
+    parts, models = [KEYS], {model.__name__: model for model in _models(TomlTable)}
     for name, title in titles.items():
+        meanings = _meanings(models[name or "Document"])
         table = schema["$defs"][name] if name else schema
         required = table.get("required", [])
         lines = [
@@ -78,13 +83,31 @@ def keys_page() -> str:
                 _code(key),
                 _kind(one, titles),
                 "required" if key in required else _code(_toml(one.get("default"))),
-                one.get("description", ""),
+                meanings[key],
             )
             for key, one in table.get("properties", {}).items()
         ]
         about = " ".join(table.get("description", "").split()) if name else ""
         parts += [f"## {title}", about, _table(("key", "value", "default", "meaning"), lines)]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _models(model: type) -> Iterator[type]:
+    """A model and all that derive from it."""
+    yield model
+    for one in model.__subclasses__():
+        yield from _models(one)
+
+
+def _meanings(model: type) -> dict[str, str]:
+    """Docstring below each key of a model."""
+    found: dict[str, str] = {}
+    for one in [base for base in reversed(model.__mro__) if issubclass(base, TomlTable)]:
+        (declared,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
+        for line, below in pairwise(getattr(declared, "body", ())):
+            if isinstance(line, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(line.target, ast.Name):
+                found[line.target.id] = ast.literal_eval(below.value)
+    return found
 
 
 def _titles(schema: Mapping[str, Any]) -> dict[str, str]:

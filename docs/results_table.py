@@ -13,9 +13,10 @@ from pathlib import Path
 from pflbench.report.reading import readable
 from pflbench.spec import RunSpec
 from pflbench.store import Store
+from pflbench.suite.document import column_key
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, load
-from pflbench.suite.own import Own
+from pflbench.suite.user_supplied import UserSupplied
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "results" / "README.md"
@@ -44,12 +45,12 @@ def table() -> str:
     return "\n".join(parts)
 
 
-def _lines(specs: dict[str, RunSpec], own: Own) -> Iterator[tuple[str, str, str, dict[str, set[str]]]]:
+def _lines(specs: dict[str, RunSpec], own: UserSupplied) -> Iterator[tuple[str, str, str, dict[str, set[str]]]]:
     """Suite, profile, command, and run ids by column; columns without a finished run are left out.
 
     `own`: where data are looked for; what a machine lacks is known from the stored runs.
     """
-    keys = {(s.dataset.name, s.partition.name, s.model, s.clients, s.rounds) for s in specs.values()}
+    keys = set(map(column_key, specs.values()))
     for name in sorted(available()):
         suite = load(name, own)
         for profile in suite.profiles:

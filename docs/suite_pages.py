@@ -156,7 +156,7 @@ class About:
     def counts(self) -> str:
         """Three cells of a table: size, number of runs of the paper's protocol, and number of committed ones."""
         document = self.suite.document()
-        if document.statistics is not None or not document.row:
+        if not document.row:
             return f"0 rows × {len(document.column)} columns | 0 | –"
         table = self.tables["paper"]
         quick = len(self._done(self.tables["quick"])) if "quick" in self.tables else 0

@@ -495,7 +495,7 @@ class Claims:
 
 @dataclass(frozen=True)
 class Explained:
-    """What is known of a cell; `str` is the text of `pflbench explain`."""
+    """What is known of a cell; `str` is the text of `pflbench explain --full`."""
 
     content: Explanation
 

@@ -163,7 +163,7 @@ def coerce(info: Info, key: str, value: Any) -> Any:
         return value
     if type(value) is int and "int" not in types and "float" in types and abs(value) < 2**53:
         value = float(value)
-    if isinstance(value, str) and value and "Path" in types:  # of which a spec keeps the last part, see `suite.resolve`
+    if isinstance(value, str) and value and "Path" in types:  # of which a spec keeps the last part, see `suite.layers`
         return value
     if type(value).__name__ in types and _is_finite(value):
         return value

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
+from textwrap import TextWrapper
 from typing import IO
 
 from pflbench.errors import StoreError, UsageError
@@ -37,6 +38,20 @@ def plain(text: str) -> str:
 def one_line(text: str) -> str:
     """Return the text as `plain` does, with spaces in the place of its line feeds."""
     return plain(text).replace("\n", " ")
+
+
+def wrapped(text: str, width: int, indent: str = "", lead: str = "") -> str:
+    """Break a text into lines of at most `width` characters, between words alone.
+
+    Args:
+        text: The text; its blanks in a row become one.
+        width: Characters of a line. A longer word has a line of its own.
+        indent: What stands before each further line.
+        lead: What stands before the first line.
+    """
+    fill = TextWrapper(width, initial_indent=lead, subsequent_indent=indent)
+    fill.break_long_words = fill.break_on_hyphens = False
+    return fill.fill(text)
 
 
 @contextmanager

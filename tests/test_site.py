@@ -112,10 +112,12 @@ def test_the_reference_has_every_key() -> None:
     text = page_program("reference_pages").keys_page()
     keys = [key for table in (schema, *schema["$defs"].values()) for key in table.get("properties", {})]
     assert [key for key in keys if f"| `{key}` |" not in text] == []
+    lines = re.findall(r"^\| `.*", text, re.MULTILINE)
+    assert len(lines) == len(keys) and [line for line in lines if not line.endswith((". |", ".` |"))] == []
     sections = re.findall(r"^## (.+)", text, re.MULTILINE)
     assert len(sections) == len(set(sections)) == 1 + len(schema["$defs"])
     assert (
-        "| `arrival` | number > 0, ≤ 1 |" in text
+        "| `arrival` | number > 0, ≤ 1 |  | Chance that an upload reaches the server" in text
         and '| `global_on` | `"clients"`, `"test-set"` | `"clients"` |' in text
     )
 
@@ -133,6 +135,15 @@ def test_the_table_of_results_counts_every_finished_run() -> None:
 def test_the_table_of_results_is_current() -> None:
     page = (ROOT / "results" / "README.md").read_text(encoding="utf-8")
     assert page == page_program("results_table").with_table(page), "run: python docs/results_table.py"
+
+
+@pytest.mark.slow
+def test_the_picture_of_the_readme_is_current() -> None:
+    program = page_program("picture")
+    assert program.words(program.page()) == program.WORDS.read_text(encoding="utf-8"), "run: python docs/picture.py"
+    assert (
+        program.PICTURE.read_bytes().startswith(b"\x89PNG") and program.PICTURE.name in (ROOT / "README.md").read_text()
+    )
 
 
 @pytest.mark.parametrize(

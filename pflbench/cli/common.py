@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pflbench.store.packing import Packed
 
 show_tracebacks = False  # --debug
+VARIABLES = "Environment variables set options, too: PFLBENCH_SEEDS is --seeds."
+"""Last line of each verb's help."""
 
 
 def console() -> Console:

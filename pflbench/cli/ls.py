@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pflbench.catalog import FieldInfo
     from pflbench.store.requests import Requests
     from pflbench.suite.cells import Expansion
-    from pflbench.suite.own import Own
+    from pflbench.suite.user_supplied import UserSupplied
 
 THINGS = ("suites", "methods", "datasets", "partitions", "models", "runs")
 FORMATS = ("terminal", "csv")
@@ -176,7 +176,7 @@ def _beside(table: Expansion, run: Stored, asked: Requests) -> bool:
     return run.spec.setting() in table.settings
 
 
-def _say(table: Expansion, stored: dict[str, Stored], beside: list[str], found: Own) -> None:
+def _say(table: Expansion, stored: dict[str, Stored], beside: list[str], found: UserSupplied) -> None:
     """A table's own runs, then those that no table names: own methods, other hyperparameters, other seeds."""
     from pflbench.suite.expand import labelled
     from pflbench.suite.load import read

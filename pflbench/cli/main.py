@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import sys
 import traceback
 import warnings
+from collections.abc import Callable
 from functools import cache
 from typing import Annotated
 
@@ -57,18 +59,28 @@ def program(verb: str | None = None) -> typer.Typer:
     app = typer.Typer(
         name="pflbench",
         help="Reproducible benchmark tables for personalized federated learning.",
-        epilog="With --debug anywhere on the line, an error shows its traceback.",
+        epilog="With --debug anywhere on the line, an error shows its traceback. " + common.VARIABLES,
         pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # whose panels take three times the lines
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(_options)
     for name in VERBS if verb is None else [verb]:
         module = importlib.import_module(f"pflbench.cli.{HOME.get(name, name)}")
         if hasattr(module, "app"):
+            for one in module.app.registered_commands:
+                one.epilog = common.VARIABLES
             app.add_typer(module.app, name=name)
         else:
-            app.command(name, cls=getattr(module, "Command", None))(getattr(module, name))
+            made: Callable[..., int] = getattr(module, name)
+            kind = getattr(module, "Command", None)
+            app.command(name, cls=kind, short_help=summary(made), epilog=common.VARIABLES)(made)
     return app
+
+
+def summary(verb: Callable[..., object]) -> str:
+    """First paragraph of a verb's docstring, for the list of verbs."""
+    return " ".join((inspect.getdoc(verb) or "").partition("\n\n")[0].split())
 
 
 def _version(wanted: bool) -> None:

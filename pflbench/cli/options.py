@@ -18,9 +18,10 @@ Verb = Callable[..., int]
 
 
 def option(*names: str, help: str, **more: Any) -> Any:
-    """An option of a verb, which may be an environment variable, too: its first name behind `PFLBENCH_`."""
+    """An option of a verb and its environment variable: its first name behind `PFLBENCH_`."""
     variable = names[0].partition("/")[0].removeprefix("--").replace("-", "_").upper()
-    return typer.Option(*names, help=help, **{"envvar": f"PFLBENCH_{variable}", "callback": _finite, **more})
+    how = {"envvar": f"PFLBENCH_{variable}", "show_envvar": False, "callback": _finite, **more}
+    return typer.Option(*names, help=help, **how)
 
 
 def _finite(value: Any) -> Any:
@@ -30,13 +31,15 @@ def _finite(value: Any) -> Any:
     return value
 
 
-Results = Annotated[Path, option("--results", "-r", help="The folder that holds the results.")]
+Results = Annotated[Path, option("--results", "-r", metavar="FOLDER", help="Folder of the results.")]
 Packaged = Annotated[
     bool,
     option("--packaged/--no-packaged", help="Read also the reference runs that came with pflbench, below one's own."),
 ]
-DataDir = Annotated[Path | None, option("--data-dir", help="Where the datasets are (~/.cache/pflbench/data).")]
-DryRun = Annotated[bool, option("--dry-run", help="Say what would run, and stop.")]
+DataDir = Annotated[
+    Path | None, option("--data-dir", metavar="FOLDER", help="Folder of the datasets (~/.cache/pflbench/data).")
+]
+DryRun = Annotated[bool, option("--dry-run", help="List what would run, and stop.")]
 ShardText = Annotated[str | None, option("--shard", help="Only part K of N of the runs, as 1/3.")]
 Quiet = Annotated[bool, option("--quiet", "-q", help="Print problems only.")]
 TEXTS: Any = list[str] | None
@@ -52,8 +55,14 @@ class Asked(NamedTuple):
     default: Any = None
 
 
+METAVARS = {TEXTS: "TEXT", TEXT: "TEXT", str: "TEXT", NUMBER: "N", list[int] | None: "N", float | None: "N"}
+"""Words for an option's value in the help, by its type."""
+
+
 def _asked(kind: Any, *names: str, help: str, default: Any = None, **more: Any) -> Asked:
-    return Asked(Annotated[kind, option(*names, help=help, **more)], default)
+    """An option of many verbs. Its help names the default."""
+    how = {"metavar": METAVARS.get(kind), "show_default": False, **more}
+    return Asked(Annotated[kind, option(*names, help=help, **how)], default)
 
 
 SELECTION = {
@@ -63,88 +72,56 @@ SELECTION = {
     "clients": _asked(list[int] | None, "--clients", help="Only columns with this number of clients."),
     "partitions": _asked(TEXTS, "--partition", help="Only columns with this partition."),
     "columns": _asked(TEXTS, "--column", help="Only this column, by id."),
-    "seeds": _asked(TEXT, "--seeds", help="These seeds instead of the suite's: 0-4 or 0,2,5."),
-    "profile": _asked(
-        str, "--profile", help="Which profile of the suite: paper (full protocol), quick, or smoke.", default="paper"
-    ),
-    "rounds": _asked(NUMBER, "--rounds", min=1, help="So many rounds instead of the suite's."),
-    "overrides": _asked(TEXTS, "--set", help="A hyperparameter: method.key=value, or finetune.key=value."),
-    "precision": _asked(
-        str, "--precision", help="fp32, bf16, tf32 (GPU) or fp64; part of a run's identity.", default="fp32"
-    ),
+    "seeds": _asked(TEXT, "--seeds", help="Seeds; override the suite's: 0-4 or 0,2,5."),
+    "profile": _asked(str, "--profile", help="paper (default: the whole protocol), quick, smoke.", default="paper"),
+    "rounds": _asked(NUMBER, "--rounds", min=1, help="Number of rounds; overrides the suite's."),
+    "overrides": _asked(TEXTS, "--set", help="Hyperparameter: method.key=value, finetune.key=…"),
+    "precision": _asked(str, "--precision", help="fp32 (default), bf16, tf32, fp64; part of the id.", default="fp32"),
 }
 """By the field of a `Selection`."""
 EXECUTION = {
-    "device": _asked(str, "--device", help="auto, cpu, cuda, cuda:0, or several: cuda:0,cuda:1.", default="auto"),
+    "device": _asked(str, "--device", help="auto (default), cpu, cuda, or cuda:0,cuda:1.", default="auto"),
     "jobs": _asked(
         NUMBER,
         *("--jobs", "-j"),
         min=1,
-        help="Processor cores to use, one run on each; a last run's clients share them (default: all; 1 a GPU).",
+        help="Cores, one run on each; the last run's clients share them (default: all; 1 a GPU).",
     ),
-    "evaluate_every": _asked(
-        NUMBER, "--evaluate-every", min=1, help="Score not only at the end, but after every so many rounds."
-    ),
+    "evaluate_every": _asked(NUMBER, "--evaluate-every", min=1, help="Score every N rounds, not only at the end."),
     "checkpoint_every": _asked(
-        TEXT,
-        "--checkpoint-every",
-        help="Write runs under way down after so many rounds (50) or so long (10m), to go on from there when stopped.",
+        TEXT, "--checkpoint-every", help="Write a checkpoint every N rounds (50) or every interval (10m)."
     ),
-    "keep_models": _asked(
-        bool,
-        "--keep-models",
-        help="Keep the models that the last scores are of, in results/models/ (see docs/results.md).",
-        default=False,
-    ),
+    "keep_models": _asked(bool, "--keep-models", help="Keep the last scored models in results/models/.", default=False),
     "follow": _asked(
-        TEXT,
-        "--follow",
-        help="A file to which every round adds a line of JSON, or tensorboard:FOLDER, or mlflow:FILE.db.",
+        TEXT, "--follow", help="File that gets a line of JSON per round, or tensorboard:FOLDER, or mlflow:FILE.db."
     ),
-    "memory_limit": _asked(
-        TEXT,
-        "--memory-limit",
-        help="What one process may hold on the GPU, or on a CPU: 16GB. (On a GPU by default: all there is.)",
-    ),
+    "memory_limit": _asked(TEXT, "--memory-limit", help="Memory of one process: 16GB (GPU default: all)."),
     "deterministic": _asked(
-        bool,
-        "--deterministic",
-        help="Only algorithms that give the same bits every time; slower on a GPU, nothing new on a CPU.",
-        default=False,
+        bool, "--deterministic", help="Bitwise reproducible algorithms; slower on a GPU.", default=False
     ),
-    "redo": _asked(
-        str,
-        "--redo",
-        help="missing: what has no result; failed: also what failed; always: everything.",
-        default="missing",
-    ),
+    "redo": _asked(str, "--redo", help="missing (default), failed (these too), or always.", default="missing"),
     "data_dir": Asked(DataDir),
     "unchecked": _asked(
         bool,
         "--unchecked",
-        help="Train a method of your own that was not held against the contract; every report says so.",
+        help="Train user-supplied methods without holding them against the contract; every report says so.",
         default=False,
     ),
-    "shard": _asked(TEXT, "--shard", help="Only part K of N of the runs, as 1/3: the same part on every machine."),
+    "shard": _asked(TEXT, "--shard", help="Only part K/N of the runs, alike everywhere: 1/3."),
     "wait": _asked(
         bool,
         "--wait/--no-wait",
-        help="Whether to wait for what others train, in terminals or jobs, and take it over if they die.",
+        help="Wait for runs that others train (default), and take them over if these die.",
         default=True,
     ),
-    "executor": _asked(
-        str, "--executor", help="Who trains: local (this machine), slurm (jobs) or ray (actors).", default="local"
-    ),
-    "slots": _asked(NUMBER, "--slots", min=1, help="How many Slurm jobs (8) or Ray actors (all there is room for)."),
+    "executor": _asked(str, "--executor", help="local (default), slurm (jobs), or ray (actors).", default="local"),
+    "slots": _asked(NUMBER, "--slots", min=1, help="Slurm jobs (8) or Ray actors (all fitting)."),
     "gpus_per_task": _asked(
-        float | None,
-        "--gpus-per-task",
-        min=0.0,
-        help="GPUs for each Slurm job or Ray actor, for Ray also a share: 0.5.",
+        float | None, "--gpus-per-task", min=0.0, help="GPUs of a Slurm job or Ray actor (Ray: or 0.5)."
     ),
-    "slurm_partition": _asked(TEXT, "--slurm-partition", help="The partition where Slurm jobs run."),
-    "slurm": _asked(TEXTS, "--slurm", help="What else Slurm jobs are submitted with: time=240 (minutes), account=…"),
-    "ray_address": _asked(TEXT, "--ray-address", help="A Ray cluster's address, or auto (default: one of one's own)."),
+    "slurm_partition": _asked(TEXT, "--slurm-partition", help="Partition where Slurm jobs run."),
+    "slurm": _asked(TEXTS, "--slurm", help="More options of Slurm jobs: time=240 (minutes), account=…"),
+    "ray_address": _asked(TEXT, "--ray-address", help="Ray cluster's address, auto (default: a new one)."),
     "fail_fast": _asked(bool, "--fail-fast", help="Start nothing more after a run that fails.", default=False),
 }
 """By the field of an `Execution`."""
@@ -156,7 +133,7 @@ WANTED = {
     "trials": _asked(FLAG, "--trials/--no-trials", help="Only trials of `pflbench tune`, or none of them."),
 }
 """By the field of a `Wanted`."""
-SUITES = Asked(Annotated[TEXTS, typer.Argument(metavar="[SUITE]...", help="The same as --suite.", show_default=False)])
+SUITES = Asked(Annotated[TEXTS, typer.Argument(metavar="[SUITE]...", help="Same as --suite.", show_default=False)])
 """Suites without an option's name before them, for verbs that have no other arguments."""
 
 

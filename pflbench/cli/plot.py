@@ -36,7 +36,7 @@ class Command(TyperCommand):
         """Print the help."""
         from pflbench.suite.load import figures
 
-        self.epilog = f"Figures: {', '.join(figures())}."
+        self.epilog = f"Figures: {', '.join(figures())}. {common.VARIABLES}"
         super().format_help(ctx, formatter)
 
 
@@ -201,7 +201,7 @@ def _figure(part: Selection, store: Store, data_dir: Path | None) -> Drawing:
         from pflbench.running.federations import classes
 
         seed = part.seeds[0] if part.seeds else None
-        suite = replace(suite, own=replace(suite.own, imports=True))  # it is built, as training does
+        suite = replace(suite, supplied=replace(suite.supplied, imports=True))  # it is built, as training does
         return classes(suite, part.profile or "paper", document.figure, seed, data_dir)
     if part.profile not in (None, "paper") or part.rounds is not None:
         raise UsageError(f"{suite.name} shows partitions, no runs: --profile and --rounds say nothing to it.")
@@ -229,7 +229,7 @@ def _from_runs(suite: Suite, figure: FromRuns, part: Selection, store: Store) ->
     from pflbench.suite.expand import expand
     from pflbench.suite.load import figures
 
-    made = [] if part.profile else with_results(part.but(suites=[suite.called]), store, suite.own)
+    made = [] if part.profile else with_results(part.but(suites=[suite.called]), store, suite.supplied)
     table = made[0] if made else expand(suite, part)
     drawing = draw_runs(table, figure, Shelf(store))
     if not any(panel.series for panel in drawing.panels):
@@ -247,11 +247,11 @@ def _from_sizes(suite: Suite, document: Document, figure: Histogram, seeds: tupl
     from pflbench.report.figures.clients import Slicing
     from pflbench.report.figures.make import draw_sizes
     from pflbench.suite.expand import expand
-    from pflbench.suite.resolve import shared
+    from pflbench.suite.layers import every_column
 
     columns = []
-    for index, column in enumerate(document.column):
-        settings, title = shared(suite, document, index), f"{column.group} {column.title}".strip()
+    for column in every_column(suite, document):
+        settings, title = column.settings, f"{column.entry.group} {column.entry.title}".strip()
         slicing = RandomSlicing(**settings["partition"].options)
         columns.append(Slicing(title, settings["clients"], slicing, figure.classes, figure.types, figure.per_type))
     return draw_sizes(expand(suite), figure, columns, seeds or range(figure.partitions))

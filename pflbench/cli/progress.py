@@ -12,6 +12,7 @@ from rich.table import Column
 
 from pflbench.cli.common import errors
 from pflbench.console import Console
+from pflbench.output import wrapped
 from pflbench.running.events import Event, Note, Training
 from pflbench.running.local import Progress as Moved
 from pflbench.running.task import Done, Task
@@ -73,6 +74,10 @@ class Display(AbstractContextManager["Display"]):
             self.progress.start()
         self.console.print(str(training))
 
+    def _say(self, line: str) -> None:
+        """Print a line; a terminal gets it broken between words, a file gets it whole."""
+        self.console.print(wrapped(line, self.console.width, "  ") if self.console.is_terminal else line)
+
     def _label(self, task: Task) -> str:
         seeds = ",".join(str(spec.seed) for spec in task.specs)
         return f"{self.names[task.specs[0].id]} · seed {seeds}"
@@ -94,7 +99,7 @@ class Display(AbstractContextManager["Display"]):
             self.progress.update(self.bars[task], completed=moved.rounds, note=note)
         elif now - self.spoken[task] >= SPEAK_EVERY:
             self.spoken[task] = now
-            self.console.print(f"  {self._label(task)}: {note}")
+            self._say(f"  {self._label(task)}: {note}")
 
     def _count(self, task: Task | None, rounds: int) -> str:
         """Each of a task's runs has finished so many rounds; how long all runs still take at this pace, if known."""
@@ -124,6 +129,6 @@ class Display(AbstractContextManager["Display"]):
             what += left
         total = str(len(self.work))
         name = f"{self.names[done.spec.id]} · seed {done.spec.seed}"
-        self.console.print(f"[{self.finished:>{len(total)}}/{total}] {name}: {what}")
+        self._say(f"[{self.finished:>{len(total)}}/{total}] {name}: {what}")
         if done.status == "done" and done.message:
             errors().print(f"Warning: {name}: {done.message}")

@@ -43,10 +43,10 @@ def queue(
     same command goes on from there.
     """
     from pflbench.store.packing import pack
-    from pflbench.suite.own import Own
     from pflbench.suite.queue import read_queue
+    from pflbench.suite.user_supplied import UserSupplied
 
-    items = read_queue(file, Own(data_root(execution.data_dir), imports=True))
+    items = read_queue(file, UserSupplied(data_root(execution.data_dir), imports=True))
     store = Store(results, mends=not any((list_, dry_run)))
     store.list()  # names what is there and not taken
     if list_:

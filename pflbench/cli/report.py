@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -56,11 +55,11 @@ def report(
         option(
             "--full",
             envvar="PFLBENCH_REPORT_FULL",
-            help="On a terminal: every row and column, each difference from the paper, and what all of it rests on.",
+            help="On a terminal: all rows and columns, differences from the paper, and what they rest on.",
         ),
     ] = False,
     all_: Annotated[
-        bool, option("--all", help="Every table that has results, not only the one that was run last.")
+        bool, option("--all", help="Every table and profile with results, not only the one that was run last.")
     ] = False,
     read: Annotated[
         str,
@@ -94,13 +93,16 @@ def report(
 ) -> int:
     """Print the tables of the suites that have results, as the paper prints them, its numbers beside ours.
 
-    With nothing but options of how to print, the table that was run last; --all prints the others, too. On a terminal
-    in short; --full has the rest. A suite of statistics shows what `pflbench run` counted of its datasets.
+    Without a selection, the table that was run last and a line on the papers' claims; --all prints the other tables,
+    too. A terminal shows a short form of one profile, which fits a screen; --full has the rest. Behind a number stands
+    its verdict: ✓ agrees with the paper, ≈ is close, ? is inconclusive, ✗ differs.
     """
+    from pflbench.report.claim_list import in_a_line
+    from pflbench.report.claims import judged
     from pflbench.report.compact import compact
     from pflbench.report.reading import readable
     from pflbench.report.render import long_form, render
-    from pflbench.report.tables import reported
+    from pflbench.report.tables import reported, selects_nothing
 
     _check_format(format_, caption, bare)
     store = ShownStore(results, packed=not fresh, packaged=packaged and not fresh)
@@ -114,9 +116,9 @@ def report(
         common.put(made, output)
         return 0
     first_look = format_ == "terminal" and output is None
-    newest = first_look and not all_
+    few = first_look and not all_
     found = reported(
-        selection, store, own, spread=spread, newest=newest, read_as=read_as, versus=versus, over_clients=fairness
+        selection, store, own, spread=spread, few=few, read_as=read_as, versus=versus, over_clients=fairness
     )
     tables = [compact(one, compare_paper) for one in found.tables] if first_look and not full else found.tables
     if format_ == "csv":
@@ -128,8 +130,11 @@ def report(
             for table in tables
         )
     common.put(text, output, styled=format_ == "terminal")
-    if newest and found.others:
-        console().print(f"{count(len(found.others), 'more table')}: {command('report', ' --all', results)}")
+    if few and selects_nothing(selection):
+        console().print(in_a_line(judged([], store, own), results))
+    if few and found.others:
+        every = command("report", f"{selection.options} --all", results)
+        console().print(f"{count(len(found.others), 'more table')}: {every}")
     return 0
 
 
@@ -160,20 +165,26 @@ def explain(
     data: Annotated[
         bool, option("--data/--no-data", help="Build the federation from its dataset to describe it.")
     ] = True,
+    full: Annotated[
+        bool,
+        option(
+            "--full",
+            envvar="PFLBENCH_EXPLAIN_FULL",
+            help="Add values with their sources, trials, departures, the federation and the runs.",
+        ),
+    ] = False,
     packaged: options.Packaged = True,
     results: options.Results = options.DEFAULT_RESULTS,
     data_dir: options.DataDir = None,
 ) -> int:
-    """Say of one cell what its number rests on, how it stands beside the paper's, and what may be concluded.
-
-    Values with their sources, trials behind the tuned ones, departures from the paper, the federation, the runs.
-    """
+    """Say in short what may be concluded from one cell, beside the paper's number; with --full what it rests on."""
     from pflbench.report.explain import explain_cell
     from pflbench.report.explain_text import explanation_text
+    from pflbench.report.screen import terminal_width
     from pflbench.running.federations import summarize_federation
 
     store, root = ShownStore(results, packaged=packaged), data_root(data_dir) if data else None
     found = explain_cell(suite, row, column, store, selection, stage=stage, root=root, look=summarize_federation)
-    width = min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns)
-    common.put(explanation_text(found, width))
+    width = min(WIDEST, terminal_width())
+    common.put(explanation_text(found, width, full=full))
     return 0

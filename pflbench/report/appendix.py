@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pflbench.report.statistics import Interval
 from pflbench.report.table import Against, CellValue, Fairness, Row, Table, Versus
-from pflbench.report.text import NONE, between, cell, difference_text, number, ranges
+from pflbench.report.text import NONE, between, cell, difference_text, glyph, number, printed, ranges
 from pflbench.report.verdict import COMPARED, RULE, SUSPECT, Verdict
 from pflbench.suite.cells import ColumnHead
 
@@ -45,24 +45,18 @@ def appendices(table: Table, compare: bool) -> list[Appendix]:
 
 
 def _comparison(table: Table) -> Appendix:
-    """A line per cell with a run, and the footnotes of the verdicts; of the short form only cells that compare."""
+    """A line per cell with a run, and the footnotes of the verdicts."""
     notes: dict[str, int] = {}
     lines = []
     for row, head, value in replace(table, extra=()).shown:
-        paper, printed = NONE, value.reference
-        if printed is None and table.brief:
-            continue
-        if printed is not None:
-            spread = "" if printed.spread is None else f" ± {printed.spread:.{table.decimals}f}"
-            paper = (printed.text or number(printed.mean, None, table.decimals)) + spread
+        paper = printed(value, table.decimals, spread=True) or NONE
         difference = (
             NONE if value.difference is None else difference_text(value.difference, value.verdict, table.decimals)
         )
-        verdict = _judged(value, value.verdict, None if table.brief else notes) if value.verdict else NONE
+        verdict = _judged(value, value.verdict, notes) if value.verdict else NONE
         lines.append((row.title, head.name, cell(value, table.decimals), paper, difference, verdict))
     judged = any(value.verdict and value.verdict.label in COMPARED for *_, value in table.shown)
-    rule = "Verdicts: docs/statistics.md, or `--full`." if table.brief else f"Verdicts: {RULE}."
-    said = [rule] if judged else []
+    said = [f"Verdicts: {RULE}."] if judged else []
     said += [f"[{mark}] {reason}" for reason, mark in notes.items()]
     header = ("Row", "Column", "pflbench", "Paper", "Difference", "Verdict")
     return Appendix("pflbench's and the paper's", "paper", header, ("", "paper", "", ""), lines, said)
@@ -77,9 +71,10 @@ def _versus(table: Table, versus: Versus) -> Appendix:
         over = f"{paired.n} seeds" if one.seed is None else f"{paired.n} clients"
         p = NONE if one.p is None else f"{one.p:.3f}"
         least = NONE if paired.detectable is None or one.seed is not None else f"{paired.detectable:.{decimals}f}"
-        lines.append((row.title, head.name, shown, over, p, "*" if one.star else "", least))
-    header = ("Row", "Column", "Difference", "Over", "p", "", "Detectable")
-    words = ("", "over", "p", "", "detectable")
+        guard = NONE if one.guard is None else f"{one.guard:.3f}"
+        lines.append((row.title, head.name, shown, over, p, guard, least))
+    header = ("Row", "Column", "Difference", "Over", "p", "p (signs)", "Detectable")
+    words = ("", "over", "p", "p (signs)", "detectable")
     return Appendix(f"Against {versus.rival}", "versus", header, words, lines, versus_notes(table, versus))
 
 
@@ -99,8 +94,8 @@ def versus_notes(table: Table, versus: Versus) -> list[str]:
         said += [
             "Seed by seed: runs of one seed share federation, initial model, cohorts and minibatches. In parentheses "
             "Student's 95 % interval; p of the paired t-test, adjusted by Holm over the column.",
-            "*: both the t-test and the exact sign-flip test find a difference at 5 % after Holm. With n seeds the "
-            "latter's p is at least 2/2^n, so five seeds or fewer never have a star.",
+            "p (signs): the exact sign-flip test's, adjusted in the same way. With n seeds it is at least 2/2^n before "
+            "that, so five seeds or fewer never show a difference by it.",
             "Detectable: the smallest true difference that these seeds would show as significant in 80 of 100 tables.",
         ]
     if seeds:
@@ -110,16 +105,13 @@ def versus_notes(table: Table, versus: Versus) -> list[str]:
     return said
 
 
-def _judged(value: CellValue, verdict: Verdict, notes: dict[str, int] | None) -> str:
-    """`differs [1], reference suspect [2]; rounds 55–100: agrees`.
-
-    `notes`: the numbers of the reasons so far; None: no footnotes, as in `inconclusive; rounds 55–100: differs`.
-    """
+def _judged(value: CellValue, verdict: Verdict, notes: dict[str, int]) -> str:
+    """`✗ differs [1], reference suspect [2]; rounds 55–100: agrees`. `notes`: the numbers of the reasons so far."""
 
     def footnote(reason: str) -> str:
-        return "" if notes is None else f" [{notes.setdefault(reason, len(notes) + 1)}]"
+        return f" [{notes.setdefault(reason, len(notes) + 1)}]"
 
-    said = f"{verdict.label}{footnote(verdict.reason)}"
+    said = f"{glyph(value)} {verdict.label}{footnote(verdict.reason)}".lstrip()
     for word, why in ((SUSPECT, verdict.suspect), ("nearer at our best round", verdict.at_best)):
         if why is not None:
             said += f", {word}{footnote(why)}"

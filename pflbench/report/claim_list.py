@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
-from pflbench.commands import command
+from pflbench.commands import DEFAULT_RESULTS, command
 from pflbench.report.claims import NOT_IN_THE_PAPER, Judged, Missing, Side, title
+from pflbench.report.screen import Screen, listed
 from pflbench.report.statistics import paired
-from pflbench.report.text import NONE, in_csv, in_markdown, in_pipes, number
+from pflbench.report.text import NONE, in_csv, in_markdown, in_pipes, number, ranges
 from pflbench.units import count
 
 Format = Literal["terminal", "markdown", "csv"]
@@ -49,37 +51,56 @@ def summary(judged: Iterable[Judged]) -> str:
     return f"{count(words.total(), 'claim')}: {found}"
 
 
-def _list(judged: Sequence[Judged], marked: bool) -> str:
-    from tabulate import tabulate
+def in_a_line(papers: Mapping[str, Sequence[Judged]], results: Path = DEFAULT_RESULTS) -> str:
+    """`Claims: 3 hold, 1 does not, 14 undecided: pflbench claims`."""
+    words = Counter(one.word.split(",")[0] for judged in papers.values() for one in judged)
+    holds, not_ = words["holds"], words["does not hold"]
+    said = [f"{holds} {'holds' if holds == 1 else 'hold'}"] if holds else []
+    said += [f"{not_} {'does' if not_ == 1 else 'do'} not{'' if holds else ' hold'}"] if not_ else []
+    said += [f"{words[word]} {word}" for word in ("undecided", "not run", NOT_IN_THE_PAPER) if words[word]]
+    return f"Claims: {', '.join(said)}: {command('claims', results=results)}"
 
+
+def _list(judged: Sequence[Judged], marked: bool) -> str:
     lines = [
         (
             f"{one.claim.text} ({one.claim.source})" if marked else one.claim.id,
             _word(one.paper) if not one.contrary else one.word,
             _word(one.equal) if one.equal else NONE,
-            _needs(one.paper),
+            _needs(one.paper) if not one.contrary else NONE,
         )
         for one in judged
     ]
-    if marked:
-        lines = [tuple(map(in_pipes, line)) for line in lines]  # type: ignore[misc]
-    return tabulate(lines, headers=_HEAD, tablefmt="pipe" if marked else "simple", disable_numparse=True)
+    if not marked:
+        screen = Screen()
+        screen.show(listed(_HEAD, lines, _HEAD, _HEAD[:1]))
+        return screen.text.rstrip("\n")
+    from tabulate import tabulate
+
+    return tabulate([tuple(map(in_pipes, line)) for line in lines], headers=_HEAD, tablefmt="pipe")
 
 
 def _word(side: Side) -> str:
     """`holds (3 seeds)`; a reduced profile by its name, since it decides nothing about the paper."""
-    word = "undecided, depends on the rounds read" if side.depends else side.word
+    word = side.word + side.doubt
     if side.decision.seeds:
         word += f" ({side.decision.seeds} seeds)"
     return word if side.profile == "paper" else f"{word} [{side.profile}]"
 
 
-def _needs(side: Side) -> str:
-    runs = sum(len(one.seeds) for one in side.missing)
-    if not runs or side.word not in ("undecided", "not run"):
+def _needs(side: Side, *, columns: bool = False) -> str:
+    """`16 runs, seeds 45, 46, 9.2 core-hours`: runs that could decide an open claim; `columns`: also where."""
+    if not side.open:
         return NONE
-    hours = "" if side.hours is None else f", about {number(side.hours, None, 1)} core-hours"
-    return f"{count(runs, 'run')}{hours}"
+    seeds = sorted({seed for one in side.missing for seed in one.seeds})
+    said = [count(sum(len(one.seeds) for one in side.missing), "run")]
+    if columns or side.word == "undecided":
+        said.append(f"{'seeds' if len(seeds) > 1 else 'seed'} {ranges(seeds)}")
+    if columns:
+        said.append(f"in {', '.join(dict.fromkeys(one.column for one in side.missing))}")
+    if side.hours is not None:
+        said.append(f"{number(side.hours, None, 1)} core-hours")
+    return ", ".join(said)
 
 
 def _evidence(one: Judged, marked: bool) -> str:
@@ -104,12 +125,13 @@ def _of_side(name: str, side: Side) -> list[str]:
     lines += [_comparison(side, i) for i, values in enumerate(side.differences) if set(values) - {None}]
     if side.depends:
         lines.append("The last ten scored rounds say the opposite, so it depends on the rounds read.")
+    lines += [f"Undecided, as compared runs differ: {line}" for line in side.mixed]
     if side.decision.word == "undecided" and side.decision.detectable is not None:
         lines.append(f"Detectable at the last look: {number(side.decision.detectable, None, 1)} points.")
     if side.absent:
         lines.append(f"Not in {side.suite}: {', '.join(side.absent)}.")
-    if side.missing and side.word in ("undecided", "not run"):
-        lines += [f"Missing: {_needs(side)}.", *(f"`{one}`" for one in commands(side))]
+    if side.open:
+        lines += [f"Missing: {_needs(side, columns=True)}.", *(f"`{one}`" for one in commands(side))]
     return lines
 
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pflbench.errors import unknown
 from pflbench.report.cells import read_seeds
 from pflbench.report.decide import Bounds, Decision, decide
+from pflbench.report.provenance import mixtures, shown_runs
 from pflbench.report.reading import Shelf
-from pflbench.result import RunResult
+from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.suite.cells import Cell, Expansion, ReadAs
 from pflbench.suite.claim import Claim, Comparison, comparisons, files, load, slope
 from pflbench.suite.expand import expand
 from pflbench.suite.load import find
 from pflbench.suite.load import read as read_suite
-from pflbench.suite.own import Own
+from pflbench.suite.user_supplied import UserSupplied
 
 NOT_IN_THE_PAPER = "not in the paper"
 HALF = 0.5
@@ -25,12 +26,13 @@ HALF = 0.5
 
 @dataclass(frozen=True)
 class Missing:
-    """Runs that a claim still needs: row, column, seeds, and their cost in core-hours (None: no run tells)."""
+    """Runs that a claim still needs: row, column, seeds, and their cost in core-hours (None: unknown)."""
 
     row: str
     column: str
     seeds: tuple[int, ...]
     hours: float | None
+    runs: tuple[RunSpec, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Side:
         missing: Runs without which the last look is incomplete.
         absent: Rivals and columns of the claim that the suite lacks.
         depends: True if the last ten scored rounds decide the opposite of the table's reading.
+        mixed: Sentences on columns whose compared runs mix data or versions, so that they cannot be compared.
     """
 
     suite: str
@@ -61,11 +64,24 @@ class Side:
     missing: tuple[Missing, ...] = ()
     absent: tuple[str, ...] = ()
     depends: bool = False
+    mixed: tuple[str, ...] = ()
 
     @property
     def word(self) -> str:
-        """Word on the claim; undecided where it depends on the rounds that are read."""
-        return "undecided" if self.depends else self.decision.word
+        """Word on the claim; undecided where runs are mixed, or where it depends on the rounds that are read."""
+        return "undecided" if self.doubt else self.decision.word
+
+    @property
+    def doubt(self) -> str:
+        """Reason why the comparisons decide nothing, as words behind "undecided"; empty without one."""
+        if self.mixed and self.decision.word != "not run":
+            return ", mixes data or versions"
+        return ", depends on the rounds read" if self.depends else ""
+
+    @property
+    def open(self) -> bool:
+        """True if further runs could decide it."""
+        return self.word in ("undecided", "not run") and bool(self.missing)
 
     @property
     def hours(self) -> float | None:
@@ -92,7 +108,7 @@ class Judged:
         return NOT_IN_THE_PAPER if self.contrary else self.paper.word
 
 
-def judged(which: Sequence[str], store: Store, own: Own, profile: str = "paper") -> dict[str, list[Judged]]:
+def judged(which: Sequence[str], store: Store, own: UserSupplied, profile: str = "paper") -> dict[str, list[Judged]]:
     """Decide claims from stored runs, by the paper's name or the file.
 
     Args:
@@ -130,7 +146,7 @@ def asked(which: Sequence[str]) -> dict[str, list[Claim]]:
 class Tables(dict[str, Expansion]):
     """Expanded suites by name, each expanded once."""
 
-    def __init__(self, own: Own, profile: str) -> None:
+    def __init__(self, own: UserSupplied, profile: str) -> None:
         super().__init__()
         self.own, self.profile = own, profile
 
@@ -206,8 +222,15 @@ def _side(
         seeds=seeds,
         missing=tuple(filter(None, (_missing(cell, seeds[: claim.looks[-1]], shelf) for cell in cells.values()))),
         absent=tuple(absent),
+        mixed=_mixed(of, cells, seeds[: claim.looks[-1]], shelf),
         depends=_opposite(decision, decide(recent, bounds, claim.looks)),
     )
+
+
+def _mixed(of: Expansion, cells: Mapping[tuple[str, str], Cell], seeds: Sequence[int], shelf: Shelf) -> tuple[str, ...]:
+    """Sentences on the columns in which finished runs of these cells and seeds mix data or versions."""
+    used = shown_runs(cells, {row.id: row.title for row in of.rows}, shelf.stored)
+    return tuple(mixtures(of, [one for one in used if one.stored.spec.seed in seeds]).values())
 
 
 def _by_column(
@@ -254,10 +277,38 @@ def _missing(cell: Cell, seeds: Sequence[int], shelf: Shelf) -> Missing | None:
     if not absent:
         return None
     done = [result for runs in cell.by_seed for run in runs if (result := shelf.read(run))]
-    each = [_seconds(one) for one in done]
+    each = [seconds for one in done if (seconds := one.provenance.get("wall_seconds"))]
     hours = len(absent) * sum(each) / len(each) / 3600 if each else None
-    return Missing(cell.row.id, cell.column.id, tuple(runs[0].seed for runs in absent), hours)
+    todo = tuple(run for runs in absent for run in runs if not shelf.read(run))
+    return Missing(cell.row.id, cell.column.id, tuple(runs[0].seed for runs in absent), hours, todo)
 
 
-def _seconds(result: RunResult) -> float:
-    return float(result.provenance.get("wall_seconds") or 0.0)
+def needed_runs(papers: Mapping[str, Sequence[Judged]]) -> dict[str, list[RunSpec]]:
+    """Missing runs of open claims by the suite as a claim names it, each run once."""
+    found: dict[str, dict[RunSpec, None]] = {}
+    for one in (one for judged in papers.values() for one in judged if not one.contrary):
+        for suite, side in ((one.claim.suite, one.paper), (one.claim.equal, one.equal)):
+            if suite and side and side.open:
+                found.setdefault(suite, {}).update((run, None) for missing in side.missing for run in missing.runs)
+    return {suite: list(runs) for suite, runs in found.items()}
+
+
+def with_times(
+    papers: Mapping[str, Sequence[Judged]], seconds: Mapping[RunSpec, float | None]
+) -> dict[str, list[Judged]]:
+    """The claims with core-hours of missing runs from these seconds of each run; None: unknown."""
+
+    def missing(one: Missing) -> Missing:
+        if seconds.keys().isdisjoint(one.runs):
+            return one
+        each = [seconds.get(run) for run in one.runs]
+        known = [value for value in each if value is not None]
+        return replace(one, hours=sum(known) / 3600 if len(known) == len(each) else None)
+
+    def side(one: Side) -> Side:
+        return replace(one, missing=tuple(map(missing, one.missing)))
+
+    return {
+        paper: [replace(one, paper=side(one.paper), equal=one.equal and side(one.equal)) for one in judged]
+        for paper, judged in papers.items()
+    }

@@ -12,35 +12,46 @@ from pflbench.report.extra_rows import EXTRA
 from pflbench.report.facts import facts
 from pflbench.report.table import Row, Table
 from pflbench.report.text import grouped, number
-from pflbench.report.verdict import COMPARED, Label
+from pflbench.report.verdict import COMPARED, GLYPHS, Label
 
 _FARTHEST = 3
 """Cells that differ most, which the short form names."""
+_LONGEST = 160
+"""Characters of the sentences on missing runs; longer ones give way to the command."""
 
 
 def compact(table: Table, compare: bool = True) -> Table:
-    """The table's short form: rows and columns with results, the warnings, and two lines that sum up the footer.
+    """The table's short form: rows and columns with results, the warnings, and few lines that sum up the footer.
 
     `compare`: whether a line counts the cells by their verdicts.
     """
     left = filled(table)
+    warnings = (fact for fact in table.facts if fact.severity == "warning")
     if not table.has_results and table.missing:
-        warnings = (fact for fact in table.facts if fact.severity == "warning")
         return replace(left, facts=(*warnings, *facts("missing", table.missing)), brief=True)
     scored = _scored((*left.rows, *left.extra), table.unit) if table.unit else ""
-    full = "--full shows all rows and columns, and what they rest on."
-    summary = [scored, *(table.texts("seeds", "progress") if table.unit else ()), full]
+    summary = [scored, *((*table.texts("progress"), *table.texts("seeds")) if table.unit else ())]
+    missing = table.missing if len(table.missing) <= _LONGEST else f"`{table.fills}` computes the missing runs."
     return replace(
         left,
         facts=(
-            *(fact for fact in table.facts if fact.severity == "warning"),
+            *warnings,
             *facts("verdict", *(_against(table) if compare else ())),
-            *facts("sources", *_marks(table)),
-            *facts("missing", table.missing),
+            *facts("sources", " ".join(_marks(table))),
+            *facts("missing", missing),
             *facts("progress", " ".join(filter(None, summary))),
         ),
         brief=True,
     )
+
+
+def without_paper(table: Table) -> Table:
+    """The table without the paper's numbers and verdicts."""
+
+    def cells(row: Row) -> Row:
+        return replace(row, cells=tuple(value and replace(value, reference=None, verdict=None) for value in row.cells))
+
+    return replace(table, rows=tuple(map(cells, table.rows)), extra=tuple(map(cells, table.extra)))
 
 
 def filled(table: Table) -> Table:
@@ -108,21 +119,23 @@ def _scored(rows: Sequence[Row], unit: str) -> str:
 
 
 def _against(table: Table) -> list[str]:
-    """Number of cells by verdict, the farthest first, and the largest differences of those that differ."""
-    told: dict[Label, list[tuple[float, str]]] = {}
+    """Number of cells by verdict with its glyph, and the largest differences of those that differ."""
+    found: dict[Label, list[tuple[float, str]]] = {}
     suspect = 0
     for row, head, value in table.shown if table.compared else ():
         if value.verdict is not None:
             apart = value.difference or 0.0
             where = f"{row.title}, {head.name}: {number(apart, None, table.decimals, '+')}"
-            told.setdefault(value.verdict.label, []).append((apart, where))
+            found.setdefault(value.verdict.label, []).append((apart, where))
             suspect += value.verdict.suspect is not None
-    far = [where for _, where in sorted(told.get("differs", ()), key=lambda one: -abs(one[0]))]
-    first = f" ({'; '.join(far[:_FARTHEST])}{f', and {len(far) - _FARTHEST} more' if len(far) > _FARTHEST else ''})"
-    order = [*reversed(COMPARED), *(label for label in told if label not in COMPARED)]
-    counts = [f"{label} {len(told[label])}{first * (label == 'differs')}" for label in order if label in told]
-    counts += [f"{suspect} of them against suspect numbers"] if suspect else []
-    return [f"Against the paper, cells: {'; '.join(counts)}."] if told else []
+    order = [*COMPARED, *(label for label in found if label not in COMPARED)]
+    counts = [f"{GLYPHS.get(label, '')} {label} {len(found[label])}".strip() for label in order if label in found]
+    if not counts:
+        return []
+    far = [where for _, where in sorted(found.get("differs", ()), key=lambda one: -abs(one[0]))]
+    most = f"; most: {'; '.join(far[:_FARTHEST])}" if far else ""
+    of = f" ({suspect} of them against suspect numbers)" if suspect else ""
+    return [f"Against the paper, whose numbers stand right (docs/statistics.md): {', '.join(counts)}{of}{most}."]
 
 
 def _marks(table: Table) -> list[str]:

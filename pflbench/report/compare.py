@@ -32,7 +32,7 @@ from pflbench.store.upgrade import upgrade
 from pflbench.suite.cells import Cell, Expansion
 from pflbench.suite.expand import expand
 from pflbench.suite.load import read as read_suite
-from pflbench.suite.own import Own
+from pflbench.suite.user_supplied import UserSupplied
 
 State = Literal["worse", "better", "same", "unpaired", "only-a", "only-b"]
 STATES: dict[State, str] = {
@@ -283,7 +283,7 @@ class _Folder(NamedTuple):
     store: Store
     shelf: Shelf
     tables: Mapping[_Key, Expansion]
-    own: Own
+    own: UserSupplied
 
 
 def compare_folders(a: str, b: str, part: Selection, data_dir: str | Path | None = None) -> Comparison:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Literal
 
 from pflbench.report.compare import MOVED, STATES, Comparison, Pair, State
+from pflbench.report.screen import Screen, listed
 from pflbench.report.statistics import LEVEL
 from pflbench.report.text import NONE, in_csv, in_markdown, in_pipes, number, ranges
 from pflbench.units import count
@@ -24,6 +26,7 @@ SORTS: dict[str, Callable[[Pair], object]] = {
 }
 """By the name of an order; the least first, so that what fell most stands on top."""
 _HEADER = ("Table", "Row", "Column", "A", "B", "B - A", "95 % interval", "Factor", "Seeds", "")
+_WORDS = ("Table", "Row", "Column", "")
 
 
 def pairs_shown(
@@ -43,6 +46,7 @@ def comparison_text(
     only_changed: bool = False,
     sort: str | None = None,
     split: bool = True,
+    width: int | None = None,
 ) -> str:
     """The comparison as text that ends with a newline.
 
@@ -53,20 +57,53 @@ def comparison_text(
         only_changed: Whether only cells that are worse or better are shown.
         sort: One of `SORTS`; None: as in the tables.
         split: Whether what is worse, better, the same and so on stands in lists of their own.
+        width: Characters per line in a terminal; default: the terminal's.
     """
     shown = pairs_shown(found, factor=factor, only_changed=only_changed, sort=sort)
     if format == "csv":
         return "".join(f"{in_csv(line)}\n" for line in (CSV_COLUMNS, *pair_records(shown, factor)))
-    marked = format == "markdown"
-    parts = [_sides(found, marked)]
-    for title, pairs in _grouped(shown, split).items():
-        head = f"{title}: {count(len(pairs), 'cell')}" if title else count(len(pairs), "cell")
-        parts += [f"### {head}" if marked else head, _listed(pairs, factor, format)]
+    lists = {
+        f"{title}: {count(len(pairs), 'cell')}" if title else count(len(pairs), "cell"): pairs
+        for title, pairs in _grouped(shown, split).items()
+    }
     states = Counter(one.state(factor) for one in found.pairs)
     counts = ", ".join(f"{title[0].lower()}{title[1:]} {states[one]}" for one, title in STATES.items() if states[one])
     notes = [f"Cells: {counts}.", *_notes(found, factor)]
-    parts.append("\n".join(f"- {in_markdown(note)}" if marked else note for note in notes))
+    if format == "terminal":
+        apart = ("Table",) if factor > 1 or sort == "factor" else ("Table", "Factor")
+        return _terminal(found, lists, notes, factor, apart, width)
+    parts = [f"- A: {in_markdown(str(found.a))}\n- B: {in_markdown(str(found.b))}"]
+    for head, pairs in lists.items():
+        parts += [f"### {head}", _listed(pairs, factor)]
+    parts.append("\n".join(f"- {in_markdown(note)}" for note in notes))
     return "\n\n".join(parts) + "\n"
+
+
+def _terminal(
+    found: Comparison,
+    lists: Mapping[str, Sequence[Pair]],
+    notes: Sequence[str],
+    factor: float,
+    apart: Collection[str],
+    width: int | None,
+) -> str:
+    """Lists of cells without the columns `apart`; the tables' names stand above their cells."""
+    screen = Screen(width)
+    screen.say(f"A: {found.a}")
+    screen.say(f"B: {found.b}")
+    for head, pairs in lists.items():
+        screen.say("")
+        screen.say(head)
+        for table, several in groupby(pairs, _table):
+            screen.say("")
+            screen.say(table)
+            lines = [_line(one, factor) for one in several]
+            names = [name for name in _HEADER if name not in apart and (name or any(line[name] for line in lines))]
+            screen.show(listed(names, [[line[name] for name in names] for line in lines], _WORDS))
+    screen.say("")
+    for note in notes:
+        screen.say(note)
+    return screen.text
 
 
 def _grouped(shown: Sequence[tuple[State, Pair]], split: bool) -> dict[str, list[Pair]]:
@@ -75,12 +112,6 @@ def _grouped(shown: Sequence[tuple[State, Pair]], split: bool) -> dict[str, list
         return {"": [one for _, one in shown]} if shown else {}
     there = {state for state, _ in shown}
     return {STATES[state]: [one for own, one in shown if own == state] for state in STATES if state in there}
-
-
-def _sides(found: Comparison, marked: bool) -> str:
-    if marked:
-        return f"- A: {in_markdown(str(found.a))}\n- B: {in_markdown(str(found.b))}"
-    return f"A: {found.a}\nB: {found.b}"
 
 
 def _notes(found: Comparison, factor: float) -> list[str]:
@@ -106,29 +137,33 @@ def _notes(found: Comparison, factor: float) -> list[str]:
     return notes
 
 
-def _listed(pairs: Sequence[Pair], factor: float, format: Format) -> str:
+def _listed(pairs: Sequence[Pair], factor: float) -> str:
+    """Cells as a table in Markdown."""
     from tabulate import tabulate
 
     lines = [_line(one, factor) for one in pairs]
-    kept = [i for i, name in enumerate(_HEADER) if name or any(line[i] for line in lines)]
-    sides = ["left" if _HEADER[i] in ("Table", "Row", "Column", "") else "right" for i in kept]
-    fields = [[in_pipes(line[i]) if format == "markdown" else line[i] for i in kept] for line in lines]
-    style = "pipe" if format == "markdown" else "simple"
-    header = [_HEADER[i] for i in kept]
-    return tabulate(fields, headers=header, tablefmt=style, colalign=sides, disable_numparse=True)
+    names = [name for name in _HEADER if name or any(line[name] for line in lines)]
+    sides = ["left" if name in _WORDS else "right" for name in names]
+    fields = [[in_pipes(line[name]) for name in names] for line in lines]
+    return tabulate(fields, headers=names, tablefmt="pipe", colalign=sides, disable_numparse=True)
 
 
-def _line(one: Pair, factor: float) -> list[str]:
+def _table(one: Pair) -> str:
+    return one.name.suite if one.name.profile == "paper" else f"{one.name.suite} [{one.name.profile}]"
+
+
+def _line(one: Pair, factor: float) -> dict[str, str]:
+    """Texts of a cell by `_HEADER`."""
     interval = one.interval
-    table = one.name.suite if one.name.profile == "paper" else f"{one.name.suite} [{one.name.profile}]"
-    return [
-        *(table, one.name.row_title, one.name.column_title, _number(one.a), _number(one.b)),
+    fields = [
+        *(_table(one), one.name.row_title, one.name.column_title, _number(one.a), _number(one.b)),
         NONE if one.difference is None else f"{_number(one.difference, '+')}",
         f"{_number(interval.low, '+')} to {_number(interval.high, '+')}" if interval and not one.alike else NONE,
         NONE if one.factor is None else f"{one.factor:.3f}",
         ranges(one.shared or one.seeds_a or one.seeds_b),
         one.why(factor),
     ]
+    return dict(zip(_HEADER, fields, strict=True))
 
 
 def _number(value: float | None, sign: str = "") -> str:

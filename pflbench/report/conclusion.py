@@ -59,7 +59,7 @@ def conclude(of: Explanation) -> Iterator[Fact]:
     else:
         yield from facts("verdict", *_verdict(of), severity="decisive")
     if grave := [one.what for one in of.departures if one.grave]:
-        yield Fact("departures", f"Keep in mind, see below: {', '.join(grave)}.", "decisive")
+        yield Fact("departures", f"Keep in mind: {', '.join(grave)}.", "decisive")
     if of.value.mean is not None:
         yield from facts("scores", *_on_test(of), severity="decisive")
         yield from facts("data", *_data(of), severity="decisive")

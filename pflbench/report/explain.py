@@ -25,8 +25,7 @@ from pflbench.selection import EVERYTHING, Selection
 from pflbench.spec import RunSpec
 from pflbench.store import Store, Stored
 from pflbench.store.requests import requests_of
-from pflbench.suite import origins
-from pflbench.suite.cells import Cell, ColumnHead, Expansion
+from pflbench.suite.cells import Cell, ColumnHead, Expansion, unread
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
@@ -255,11 +254,11 @@ def shared_settings(cell: Cell, method: MethodInfo | None) -> list[Setting]:
     if cell.stage == "finetuned" and run.scoring.finetune is not None:
         rule = run.scoring.finetune
         found |= {f"finetune.{key}": getattr(rule, key) for key in ("steps", "lr", "decay", "every")}
-    unread = origins.unread(run, method)
+    left = unread(run, method)
     return [
         Setting(key, value_text(value), sources.get(key) or sources.get(key.partition(".")[0], ""))
         for key, value in found.items()
-        if key not in unread
+        if key not in left
     ]
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
+from pflbench.output import wrapped
 from pflbench.report import table_facts
 from pflbench.report.conclusion import KINDS, conclude, difference_line
 from pflbench.report.explain import Explanation, Setting, value_text
@@ -14,9 +14,9 @@ from pflbench.report.reading import WINDOW
 from pflbench.report.stored import commit
 from pflbench.report.text import ranges
 from pflbench.report.trials import doubts_of
-from pflbench.report.verdict import SUSPECT
+from pflbench.report.verdict import GLYPHS, SUSPECT
 from pflbench.store import Stored
-from pflbench.suite.origins import PROFILE
+from pflbench.suite.sources import PROFILE
 from pflbench.units import count
 
 SOURCES = {
@@ -29,19 +29,26 @@ SOURCES = {
     "": "the suite does not say where it comes from",
 }
 """Meanings of the sources of values, in the order in which they are shown."""
+MORE = "--full adds values with their sources, trials, departures and runs."
+"""Last line of the short form."""
 _PREPARED = {"dataset": "how the {}, {}, is prepared", "partition": "how the {}, {}, is drawn"}
 """Settings whose source is not that of their name."""
 _OPTION = re.compile(r"(?:\d+\. )?With `(\w+)`")
 """Beginning of a method's departure that is about an option."""
 
 
-def explanation_text(of: Explanation, width: int = 100) -> str:
-    """The explanation in plain text of at most so many characters per line, where words allow."""
+def explanation_text(of: Explanation, width: int = 100, *, full: bool = True) -> str:
+    """The explanation in plain text of at most so many characters per line, where words allow.
+
+    It begins with "In short"; `full`: everything else follows.
+    """
     found = list(conclude(of))
-    short = [(fact.text, "") for fact in found if fact.severity == "decisive"]
-    blocks = [
+    short = [(_in_a_line(of), ""), *((fact.text, "") for fact in found if fact.severity == "decisive")]
+    blocks = [_section("In short", short, width)]
+    if not full:
+        return f"{blocks[0]}\n  {MORE}\n"
+    blocks += [
         _head(of),
-        _section("In short", short, width),
         _section("The number", [(line, "") for line in _numbers(of)], width),
         _section(
             "What speaks for and against the number",
@@ -64,17 +71,24 @@ def explanation_text(of: Explanation, width: int = 100) -> str:
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
+def _in_a_line(of: Explanation) -> str:
+    """`Ditto in Shards, Tiny: 50.00 ± 1.00 ✓, paper 50.20 ± 0.90`."""
+    value, reference = of.value, of.value.reference
+    stage = of.head.label or of.cell.stage
+    said = f"{of.cell.row.title} in {of.head.column.setting}, {stage} ({of.whole.title})"
+    if value.mean is None:
+        return f"{said}: no result"
+    glyph = GLYPHS.get(value.verdict.label) if value.verdict else None
+    said += f": {of.printed(value.mean, value.spread)}{f' {glyph}' if glyph else ''}"
+    return said + (f", paper {of.printed(reference.mean, reference.spread)}" if reference else "")
+
+
 Passage = tuple[str, str]
 """A text, and what stands in front of its first line; further lines are indented by as much."""
 
 
 def _section(title: str, lines: Iterable[Passage], width: int) -> str:
-    fill = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
-    found = []
-    for line, lead in lines:
-        fill.initial_indent = f"  {lead}"
-        fill.subsequent_indent = " " * len(fill.initial_indent)
-        found.append(fill.fill(line))
+    found = [wrapped(line, width, " " * (2 + len(lead)), f"  {lead}") for line, lead in lines]
     return "\n".join([title, *found]) if found else ""
 
 

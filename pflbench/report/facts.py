@@ -8,7 +8,7 @@ Kind = (
     Literal[
         "mixed", "failed", "shortfall", "protocol", "departures", "scores", "seeds", "rounds", "sources", "progress"
     ]
-    | Literal["runs", "data", "note", "missing", "left out", "verdict"]
+    | Literal["runs", "data", "note", "missing", "left out", "verdict", "spread"]
 )
 """Subject of a fact."""
 

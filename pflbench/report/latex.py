@@ -25,7 +25,7 @@ _COMMANDS = {
     **{"<": "$<$", ">": "$>$", "|": "$|$"},  # TeX's first text encoding has other characters in their places
     **{"–": "--", "—": "---", "…": r"\dots{}", "†": r"\textsuperscript{\dag}", "’": "'", "“": "``", "”": "''"},
     **{"±": r"$\pm$", "×": r"$\times$", "·": r"$\cdot$", "√": r"$\surd$", "→": r"$\to$"},
-    **{"≤": r"$\leq$", "≥": r"$\geq$"},
+    **{"≤": r"$\leq$", "≥": r"$\geq$", "✓": r"$\surd$", "≈": r"$\approx$", "✗": r"$\times$"},
     **{"−": "$-$", "°": r"$^\circ$", "ß": r"\ss{}", "ø": r"\o{}", "ł": r"\l{}"},
 }
 _MARKS = "\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0327"
@@ -63,10 +63,11 @@ def latex(table: Table, compare: bool, caption: str | None = None, bare: bool = 
     """
     table = filled(table) if any(table.shown) else table
     unit = f" {table.unit}." if table.unit else ""
-    seeds = table.texts("seeds")
-    above = [f"{table.title}.{unit}", *seeds] if caption is None else [caption]
+    seeds, legend = table.texts("seeds"), text.legend(table)
+    above = [f"{table.title}.{unit}", *seeds, *legend] if caption is None else [caption]
     grids = [_grid(table, view) for view in views(table)]
-    notes = _comments(table.footer if bare or caption is not None else (n for n in table.footer if n not in seeds))
+    notes = _comments(n for n in table.footer if bare or caption is not None or n not in seeds)
+    notes += [f"% {escaped(line)}" for line in (legend if bare or caption is not None else ())]
     if bare:
         return "\n".join([NEEDS, *notes, *(line for grid in grids for line in _tabular(grid))]) + "\n"
     lines = [NEEDS, *notes, *_float(above, _label(table), grids)]
@@ -206,8 +207,12 @@ def _grid(table: Table, view: View) -> Grid:
     """The columns of a view with all rows, those that the suite does not name behind a rule."""
     heads = [table.columns[index] for index in view.columns]
 
+    rows = (*table.rows, *view.extra)
+    judged = {i for i in view.columns if table.compared and any(text.glyph(row.cells[i]) for row in rows)}
+
     def row_line(row: Row) -> str:
-        return _line([escaped(row.title), *(_cell(row.cells[index], table.decimals) for index in view.columns)])
+        cells = (_cell(row.cells[i], table.decimals, judged=i in judged) for i in view.columns)
+        return _line([escaped(row.title), *cells])
 
     body = [row_line(row) for row in table.rows]
     if view.extra:
@@ -235,13 +240,15 @@ def _above(heads: Sequence[ColumnHead], corner: str, blocks: bool) -> Iterator[s
         yield rules
 
 
-def _cell(value: CellValue | None, decimals: int) -> str:
+def _cell(value: CellValue | None, decimals: int, *, judged: bool) -> str:
+    """A cell; in a column with verdicts (`judged`) a place as wide as a glyph follows each number."""
     if value is None or not (value.there or value.told):
         return EMPTY
     shown = _number(text.cell(value, decimals).replace(" †", "†"))
-    if value and value.leads:
+    if value.leads:
         shown = f"\\textit{{{shown}}}"
-    return f"\\textbf{{{shown}}}" if value and value.best else shown
+    shown = f"\\textbf{{{shown}}}" if value.best else shown
+    return f"{shown}\\makebox[1em]{{{escaped(text.glyph(value))}}}" if judged else shown
 
 
 def _number(shown: str) -> str:

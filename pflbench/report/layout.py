@@ -253,6 +253,7 @@ def finished(
     if methods:
         of = of.only({row.id for row in (*rows, *extra)}, methods)
     table = of.table
+    missing = table_facts.missing_runs(table, of.grid, of.shelf.root, of.shelf.failed)
     return Table(
         suite=table.suite,
         title=table.heading + _READ[of.read_as],
@@ -263,7 +264,8 @@ def finished(
         decimals=table.layout.decimals,
         blocks=table.layout.blocks == "group",
         facts=(*_facts(of), *facts("scores", *told, severity="warning")),
-        missing=table_facts.missing_runs(table, of.grid, of.shelf.root, of.shelf.failed),
+        missing=missing.text,
+        fills=missing.command,
         comparable=not table.shortfall.runs,
         read_as=of.read_as,
         versus=against,
@@ -280,7 +282,7 @@ def _facts(of: Filled) -> Iterator[Fact]:
     stages = grouped((value.stage, titles[row]) for (row, _), value in grid.items())
     alike = len(stages) == 1 or table.stages  # or stages head the columns
     precision = ", ".join(sorted({run.precision for cell in table.cells for run in cell.needed} - {"fp32"}))
-    yield from facts("mixed", *of.mixed.values(), severity="warning")
+    yield from facts("mixed", *provenance.not_compared(of.mixed), severity="warning")
     yield from facts("failed", *provenance.failures(runs), severity="warning")
     yield from facts("shortfall", table_facts.shortfall_text(table), severity="warning")
     warning, gaps = table_facts.other_rounds(table, grid)
@@ -316,7 +318,7 @@ def _facts(of: Filled) -> Iterator[Fact]:
     filled = ((cell, grid.get(table.place(cell))) for cell in table.cells)
     there = {(cell.row.id, cell.column.id) for cell, value in filled if value and value.mean is not None}
     yield from facts("sources", *cautions(table.cells, there, of.shelf))
-    yield from facts("missing", table_facts.missing_runs(table, grid, results, of.shelf.failed))
+    yield from facts("missing", table_facts.missing_runs(table, grid, results, of.shelf.failed).text)
 
 
 def _left_over(table: Expansion, spare: Sequence[RunSpec], shelf: Shelf) -> tuple[list[RunSpec], list[str]]:

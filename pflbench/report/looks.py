@@ -66,20 +66,24 @@ class Look(NamedTuple):
 def looks(labels: Iterable[str]) -> dict[str, Look]:
     """Look of each label, in order.
 
-    The first row of a method family has its color, line and marker; further ones (fine-tuned, a seed, a reading) have a
-    lighter tint and other lines and markers. What is no known method takes colors that are left.
+    The row with a method's own name, else the first of its family, has the family's color, line and marker; further
+    ones (fine-tuned, a seed, a reading) have a lighter tint and other lines and markers. What is no known method takes colors that are left.
     """
     ordered = list(dict.fromkeys(labels))
     families = [family(label) for label in ordered]
     unknown = list(dict.fromkeys(one for one in families if one not in _METHODS))
     taken = {_METHODS[one] for one in families if one in _METHODS}
     free = [i for i in range(len(COLORS)) if i not in taken] or [0]
+    rows: dict[str, list[str]] = {}
+    for label, of in zip(ordered, families, strict=True):
+        rows.setdefault(of, []).append(label)
     found: dict[str, Look] = {}
-    for i, (label, of) in enumerate(zip(ordered, families, strict=True)):
+    for label, of in zip(ordered, families, strict=True):
         at = unknown.index(of) if of in unknown else 0
         color = _METHODS[of] if of in _METHODS else free[at] if at < len(free) else at
         place = list(_METHODS).index(of) if of in _METHODS else at
-        found[label] = look(color, place, families[:i].count(of), marked=len(ordered) > len(_MARKERS))
+        variant = sorted(rows[of], key=lambda one: _plain(one) != family(one)).index(label)
+        found[label] = look(color, place, variant, marked=len(ordered) > len(_MARKERS))
     return found
 
 
@@ -101,9 +105,12 @@ def look(color: int, place: int, variant: int = 0, *, marked: bool = False) -> L
 
 def family(label: str) -> str:
     """The method family that a label names: the longest known one that it begins with, else all of it."""
-    plain = re.sub(r"[^a-z0-9]", "", label.lower())
-    known = [one for one in _METHODS if plain.startswith(one)]
+    known = [one for one in _METHODS if _plain(label).startswith(one)]
     return max(known, key=len, default=label)
+
+
+def _plain(label: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", label.lower())
 
 
 def rgb(color: str) -> RGB:

@@ -25,7 +25,7 @@ from pflbench.store import Store
 from pflbench.store.columns import scores_of
 from pflbench.store.requests import Requests, requests_of
 from pflbench.suite.cells import Expansion, ReadAs
-from pflbench.suite.own import Own
+from pflbench.suite.user_supplied import UserSupplied
 
 READINGS: tuple[ReadAs, ...] = ("last", "last-10", "best")
 
@@ -33,7 +33,7 @@ READINGS: tuple[ReadAs, ...] = ("last", "last-10", "best")
 def tables_page(
     part: Selection,
     store: Store,
-    own: Own,
+    own: UserSupplied,
     *,
     spread: bool | None = None,
     read_as: ReadAs = "last",
@@ -73,7 +73,7 @@ def tables_page(
     )
 
 
-def _claims(sheets: Sequence[Sheet], shelf: Shelf, own: Own) -> dict[str, list[Judged]]:
+def _claims(sheets: Sequence[Sheet], shelf: Shelf, own: UserSupplied) -> dict[str, list[Judged]]:
     """Claims of the suites that are on the page, each decided from all stored runs."""
     suites = {sheet.table.suite for sheet in sheets}
     found: dict[str, list[Judged]] = {}

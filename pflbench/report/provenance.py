@@ -230,7 +230,7 @@ _Shares = Mapping[str, Sequence[tuple[str, int]]]
 
 
 def mixtures(table: Expansion, used: Sequence[ShownRun]) -> dict[str, str]:
-    """For each column whose runs mix data, or versions of a method, dataset, partition or network: a line saying so.
+    """For each column whose runs mix data, or versions of a method, dataset, partition or network: sentences on it.
 
     What a user's dataset or partition reads may depend on the seed, so its content may differ between seeds. Several
     contents within one seed are a mixture.
@@ -256,8 +256,13 @@ def mixtures(table: Expansion, used: Sequence[ShownRun]) -> dict[str, str]:
             f"MIXED VERSIONS of {what} in {column.setting}: {_listed(shares)}" for what, shares in _own(done, alike)
         ]
         if parts:
-            lines[column.id] = f"† {'. '.join(parts)}. These cells cannot be compared."
+            lines[column.id] = f"{'. '.join(parts)}."
     return lines
+
+
+def not_compared(mixed: Mapping[str, str]) -> list[str]:
+    """Warnings on the columns that `mixtures` names."""
+    return [f"† {line} These cells cannot be compared." for line in mixed.values()]
 
 
 def _alike(done: Sequence[ShownRun]) -> dict[tuple[str, str], str]:

@@ -19,7 +19,7 @@ from pflbench.store import MissingRun, Store, Stored
 from pflbench.store.code import equals
 from pflbench.store.columns import Moment, Scores, metrics_of, scores_of
 from pflbench.suite.cells import Reading
-from pflbench.suite.own import Own
+from pflbench.suite.user_supplied import Recorded, UserSupplied
 
 Floats = npt.NDArray[np.float64]
 Made = TypeVar("Made")
@@ -263,10 +263,17 @@ class Shelf:
         return run.id in self.stored and self.stored[run.id].failure is not None
 
 
-def readable(store: Store, data_dir: str | Path | None = None) -> Own:
+def _recorded(run: Stored) -> Recorded:
+    """What a stored run's provenance says of its place in a table."""
+    place = run.provenance.get("asked")
+    ids = {key: str(place.get(key, "")) for key in ("suite", "row", "column")} if isinstance(place, dict) else {}
+    return Recorded(run.failure is None and not run.spec.validation, **ids)
+
+
+def readable(store: Store, data_dir: str | Path | None = None) -> UserSupplied:
     """Lookup of user-supplied code and data for reading a table: on this machine, else in the stored runs' specs."""
-    return Own(
+    return UserSupplied(
         data_root(data_dir),
-        stored=cache(lambda: {one.spec: one.failure is None and not one.spec.validation for one in store.list()}),
+        stored=cache(lambda: {one.spec: _recorded(one) for one in store.list()}),
         equals=equals(store),
     )

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import io
-import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import Literal, NamedTuple
 
-from rich.cells import cell_len
-from rich.table import Table as RichTable
-from rich.text import Text
-
-from pflbench.console import Console
 from pflbench.output import plain
 from pflbench.report import appendix, text
+from pflbench.report.compact import without_paper
 from pflbench.report.latex import latex
 from pflbench.report.rivals import side_by_side
 from pflbench.report.table import CellValue, Row, Table
+from pflbench.report.terminal import terminal
 from pflbench.report.text import View, in_csv, views
 from pflbench.suite.cells import ColumnHead
 
@@ -36,7 +30,7 @@ BESIDE_COLUMNS = ("beside_mean", "beside_std", "beside_n", "beside_rank", "rank"
 
 VERSUS_COLUMNS = (
     *("versus", "versus_difference", "versus_low", "versus_high", "versus_n", "versus_over"),
-    *("versus_p", "versus_sign_p", "versus_star", "versus_detectable"),
+    *("versus_p", "versus_sign_p", "versus_detectable"),
 )
 """Columns of the CSV about a rival."""
 
@@ -45,8 +39,6 @@ OVER_CLIENTS_COLUMNS = (
     *("client_std", "client_std_low", "client_std_high", "smallest_tenth", "training_mean", "held_out_mean"),
 )
 """Columns of the CSV about the spread over clients."""
-
-_PADDING = 3  # a space on either side of a column and the line between two
 
 
 def render(
@@ -68,18 +60,18 @@ def render(
             numbers stand beside its own.
         compare: Whether the paper's numbers, differences and verdicts follow the table (always in the CSV).
         width: Characters per line in a terminal; default: the terminal's.
-        color: Whether to write ANSI styles; default: if standard output is a terminal. `NO_COLOR` leaves only bold.
+        color: Whether to write ANSI styles; default: if standard output is a terminal. `NO_COLOR` leaves no color.
         caption: Of LaTeX, instead of the title and the seeds.
         bare: In LaTeX, the tabular alone.
     """
     if format == "csv":
         return long_form([table])
-    table = side_by_side(table)
+    table = side_by_side(table if compare else without_paper(table))
     if format == "markdown":
         return _markdown(table, compare)
     if format == "latex":
         return latex(table, compare, caption, bare)
-    return _terminal(table, compare, width, sys.stdout.isatty() if color is None else color)
+    return terminal(table, compare, width, color=sys.stdout.isatty() if color is None else color)
 
 
 def _markdown(table: Table, compare: bool) -> str:
@@ -223,127 +215,10 @@ def versus_values(table: Table, row: Row, head: ColumnHead) -> Sequence[object]:
     least = None if one.seed is not None else one.paired.detectable
     return (
         *(table.versus.rival, _short(one.paired.mean), _short(low), _short(high), one.paired.n),
-        *("seeds" if one.seed is None else "clients", _short(one.p), _short(one.guard), one.star, _short(least)),
+        *("seeds" if one.seed is None else "clients", _short(one.p), _short(one.guard), _short(least)),
     )
 
 
 def _short(value: float | None) -> float | None:
     # Drops what binary arithmetic leaves behind (90.66000000000001), nothing that was measured.
     return None if value is None else round(value, 10)
-
-
-def _terminal(table: Table, compare: bool, width: int | None, color: bool) -> str:
-    width = width or shutil.get_terminal_size((100, 24)).columns
-    # An empty NO_COLOR does not count as set (no-color.org); rich would take it as such.
-    no_color = bool(os.environ.get("NO_COLOR"))
-    console = Console(
-        file=io.StringIO(),
-        width=width,
-        soft_wrap=False,
-        force_terminal=color,
-        no_color=no_color,
-        color_system=("standard" if color else None),
-        force_jupyter=False,
-        legacy_windows=False,
-        _environ={},  # the result must depend on the arguments alone
-    )
-
-    def say(line: str, style: str = "") -> None:
-        console.print(Text(line, style), soft_wrap=False)
-
-    say(table.title, "bold")
-    for i, view in enumerate(views(table)):
-        if i:
-            say("")
-        for columns in _beside(table, view, width, color):
-            console.print(_block(table, view, columns, color))
-    for fact in table.facts:
-        say(fact.text, "yellow" if fact.kind in ("mixed", "failed") else "")
-    for one in appendix.appendices(table, compare):
-        say("")
-        say(one.title, "bold")
-        widths = [max(map(cell_len, fields)) for fields in zip(one.header, *one.lines, strict=True)]
-        if one.lines and sum(widths) + 2 * (len(widths) - 1) <= width:
-            console.print(_listed(one))
-        else:
-            for line in one.lines:
-                say(one.sentence(line))
-        for note in one.notes:
-            say(note)
-    assert isinstance(console.file, io.StringIO)
-    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"
-
-
-class _Column(NamedTuple):
-    """Texts of a column: the lines above it, and its cells, the rows outside of the suite last."""
-
-    above: tuple[str, ...]
-    cells: tuple[str, ...]
-
-    @property
-    def width(self) -> int:
-        return max(map(cell_len, (*self.above, *self.cells)))
-
-    def right(self, content: str, style: str = "") -> Text:
-        """The content at the column's right end. Blanks behind a number stay: rich's own justifying drops them."""
-        return Text(" " * (self.width - cell_len(content))).append(content, style)
-
-
-def _column(table: Table, view: View, index: int, color: bool) -> _Column:
-    values = [row.cells[index] for row in (*table.rows, *view.extra)]
-    room = max((len(text.marks(value)) for value in values), default=0)
-    cells = [text.cell(value, table.decimals, room) for value in values]
-    if not color and any(value and value.leads for value in values):
-        cells = [
-            f"_{cell}_" if value and value.leads else f" {cell} " for value, cell in zip(values, cells, strict=True)
-        ]
-    return _Column(view.columns[index], tuple(cells))
-
-
-def _block(table: Table, view: View, columns: Sequence[int], color: bool) -> RichTable:
-    grid = RichTable(show_edge=False, pad_edge=False)
-    grid.add_column(Text(view.corner), overflow="fold")
-    shown = {index: _column(table, view, index, color) for index in columns}
-    for column in shown.values():
-        grid.add_column(Text("\n").join(map(column.right, column.above)), no_wrap=True)
-    for place, row in enumerate((*table.rows, *view.extra)):
-        if place == len(table.rows):
-            grid.add_section()
-            grid.add_row(Text(f"({text.OUTSIDE})", "italic"))
-        cells = (column.right(column.cells[place], _style(row.cells[index])) for index, column in shown.items())
-        grid.add_row(Text(row.title), *cells)
-    return grid
-
-
-def _style(value: CellValue | None) -> str:
-    if value and value.best:
-        return "bold italic" if value.leads else "bold"
-    return "red" if value and value.mean is None and value.failed else ""
-
-
-def _listed(of: appendix.Appendix) -> RichTable:
-    grid = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in of.header:
-        grid.add_column(Text(name), justify="left" if name in appendix.LEFT else "right", no_wrap=True)
-    before = ""
-    for line in of.lines:
-        grid.add_row(Text("" if line[0] == before else line[0]), *map(Text, line[1:]))
-        before = line[0]
-    return grid
-
-
-def _beside(table: Table, view: View, width: int, color: bool) -> Iterator[list[int]]:
-    """Blocks of columns that fit into the width: a second block can be read, a number broken over two lines cannot."""
-    rows = (*table.rows, *view.extra)
-    head = max(cell_len(view.corner), *(cell_len(row.title) for row in rows))
-    head = min(max(head, len(text.OUTSIDE) + 2 if view.extra else 0), width // 3)
-    block: list[int] = []
-    used = head
-    for index in view.columns:
-        need = _column(table, view, index, color).width + _PADDING
-        if block and used + need > width:
-            yield block
-            block, used = [], head
-        block.append(index)
-        used += need
-    yield block

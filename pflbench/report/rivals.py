@@ -171,7 +171,7 @@ def _shown(beside: Beside | None, decimals: int) -> CellValue | None:
     """The other suite's number, without marks; an empty place where it has none."""
     if beside is None:
         return None
-    theirs = replace(beside.value, rests_on={}, recent=None)
+    theirs = replace(beside.value, rests_on={}, recent=None, verdict=None)
     return CellValue(told="" if theirs.mean is None else cell(theirs, decimals))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from itertools import chain, product
+from itertools import product
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -14,15 +14,15 @@ from pflbench.names import code, is_reference, known, split_reference, without_f
 from pflbench.report.extra_rows import extra_rows
 from pflbench.report.reading import readable
 from pflbench.selection import Selection, Wanted
-from pflbench.spec import Precision, RunSpec
+from pflbench.spec import RunSpec
 from pflbench.store import Store, Stored
 from pflbench.store.requests import Requests, requests_of
 from pflbench.suite.cells import Cell, Expansion
-from pflbench.suite.document import Suite
+from pflbench.suite.document import Suite, column_key
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, load
-from pflbench.suite.own import Own
-from pflbench.suite.select import all_known
+from pflbench.suite.rows import all_known
+from pflbench.suite.user_supplied import UserSupplied
 from pflbench.units import count
 
 
@@ -112,7 +112,7 @@ def placed(found: Sequence[LocatedRun], store: Store) -> list[LocatedRun]:
     have of their own. Seeds count as asked for.
     """
     left = [one.run.spec for one in found]
-    tables = list(chain.from_iterable(map(_in_first_seed, sorted({run.precision for run in left}))))
+    tables = list(_in_first_seed(left))
     asked = requests_of(store)
     places: dict[str, tuple[Location, ...]] = {}
     for named, (table, seeds) in product((True, False), tables):
@@ -127,14 +127,20 @@ def placed(found: Sequence[LocatedRun], store: Store) -> list[LocatedRun]:
     return [one._replace(places=places.get(one.run.spec.id, ())) for one in found]
 
 
-def _in_first_seed(precision: Precision) -> Iterator[tuple[Expansion, Mapping[str, Sequence[int]]]]:
-    """Every table of runs with its first seed alone, which stands for the others, and the seeds of each column."""
+def _in_first_seed(runs: Sequence[RunSpec]) -> Iterator[tuple[Expansion, Mapping[str, Sequence[int]]]]:
+    """Every table that may show these runs, with its first seed alone, which stands for the others.
+
+    With each column's seeds; a table for each precision.
+    """
+    keys = set(map(column_key, runs))
     suites = [suite for suite in map(load, available()) if suite.document().row]
-    for suite in sorted(suites, key=lambda s: (bool(s.document().suite.extends), s.document().figure is not None)):
+    suites.sort(key=lambda suite: (bool(suite.document().suite.extends), suite.document().figure is not None))
+    for precision, suite in product(sorted({run.precision for run in runs}), suites):
         for profile in suite.profiles:
             document = suite.document(profile)
-            seeds = {column.id: document.seeds(column) for column in document.column}
-            yield _table(suite, profile, Wanted(precision=precision), document.suite.seeds[:1]), seeds
+            if document.column_keys() & keys:
+                seeds = {column.id: document.seeds(column) for column in document.column}
+                yield _table(suite, profile, Wanted(precision=precision), document.suite.seeds[:1]), seeds
 
 
 def seeds_beyond(store: Store, wanted: Wanted) -> tuple[int, ...]:
@@ -199,7 +205,7 @@ def _has_names(spec: RunSpec, wanted: Wanted) -> bool:
     )
 
 
-def _of_suites(stored: Sequence[Stored], wanted: Wanted, own: Own, asked: Requests) -> list[LocatedRun]:
+def _of_suites(stored: Sequence[Stored], wanted: Wanted, own: UserSupplied, asked: Requests) -> list[LocatedRun]:
     runs: dict[str, Stored] = {}
     places: dict[str, list[Location]] = {}
     for name in dict.fromkeys(wanted.suites):

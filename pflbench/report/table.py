@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pflbench.report.facts import Fact, Kind
-from pflbench.report.statistics import LEVEL, Interval, Paired
+from pflbench.report.statistics import Interval, Paired
 from pflbench.report.verdict import Verdict
 from pflbench.suite.cells import ColumnHead, ReadAs, Reference
 
@@ -179,11 +179,6 @@ class Against:
     p: float | None = None
     guard: float | None = None
 
-    @property
-    def star(self) -> bool:
-        """True if both tests find a difference, adjusted for all comparisons of the column."""
-        return self.p is not None and self.guard is not None and max(self.p, self.guard) <= 1 - LEVEL
-
 
 class Versus(NamedTuple):
     """A rival's title, and the cells that were held against it, by the ids of row and head."""
@@ -254,9 +249,11 @@ class Table:
     unit: str = "Accuracy in %"
     """Unit of its numbers; empty for counts."""
     brief: bool = False
-    """True for the short form, whose list beside the paper's numbers has no footnotes."""
+    """True for the short form, which has the paper's numbers beside its own and fits a screen."""
     missing: str = ""
     """Runs of the suite that are not done, and the command that computes them; empty if all are."""
+    fills: str = ""
+    """The command that computes the missing runs."""
     fairness: Mapping[tuple[str, str], Fairness] | None = None
     """Spread of cells over clients by the ids of row and head, if it is asked for."""
 

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from pflbench.commands import DEFAULT_RESULTS, command
 from pflbench.report.cells import spread_word
@@ -16,7 +17,7 @@ from pflbench.report.table import CellValue, Gap, Grid
 from pflbench.report.text import MARKS, SWINGS, difference_text, grouped, number, ranges
 from pflbench.report.verdict import COMPARED
 from pflbench.spec import RunSpec
-from pflbench.suite.cells import Caption, Cell, ColumnHead, Expansion, ReadAs, TableRow
+from pflbench.suite.cells import Cell, ColumnHead, Expansion, ReadAs, TableRow
 from pflbench.suite.schema import Spread
 from pflbench.units import count
 
@@ -74,7 +75,7 @@ def scored_models(cells: Sequence[Cell], rows: Mapping[str, Collection[str]] | N
     return f"Selection: {'; '.join(rules)}; {when}, no round or fine-tuning step is selected on test data."
 
 
-def shortfall_text(table: Caption) -> str:
+def shortfall_text(table: Expansion) -> str:
     """Parts of the paper's protocol that the runs leave out or change, so that no cell is compared."""
     if not table.shortfall.runs:
         return ""
@@ -82,7 +83,7 @@ def shortfall_text(table: Caption) -> str:
     return f"{table.shortfall.kind.capitalize()}{so}: {table.shortfall.runs}."
 
 
-def paper_line(table: Caption) -> str:
+def paper_line(table: Expansion) -> str:
     """Paper that has the table."""
     return f"Paper: {table.paper}." if table.published else NO_PAPER
 
@@ -386,21 +387,28 @@ def differences(table: Expansion) -> list[str]:
     return list(lines)
 
 
-def missing_runs(table: Expansion, grid: Grid, results: Path, failed: Callable[[RunSpec], bool]) -> str:
-    """Sentences on the suite's runs that are not there or failed, and the command that computes them; empty if none.
+class Missing(NamedTuple):
+    """Sentences on the missing runs of a suite, and the command that computes them; empty if none are missing."""
+
+    text: str = ""
+    command: str = ""
+
+
+def missing_runs(table: Expansion, grid: Grid, results: Path, failed: Callable[[RunSpec], bool]) -> Missing:
+    """The suite's runs that are not there or failed.
 
     `results`: the folder that the command names. `failed`: whether a run is there and failed, as one that diverged.
     """
     whole, absent, broken = _missing_seeds(table, grid, failed)
     if not absent and not broken:
-        return ""
+        return Missing()
     computes = command("run", table.part.options + " --redo failed" * bool(broken), results)
     if absent == whole:
         rows = " of the suite's rows" if any(value.there for value in grid.values()) else ""
-        return f"No runs yet{rows}: `{computes}` makes them."
+        return Missing(f"No runs yet{rows}: `{computes}` makes them.", computes)
     said = [f"Missing: {_rows_and_columns(absent, whole)}." if absent else ""]
     said += [f"Missing, as they failed: {_rows_and_columns(broken, whole)}." if broken else ""]
-    return f"{' '.join(filter(None, said))} `{computes}` computes them."
+    return Missing(f"{' '.join(filter(None, said))} `{computes}` computes them.", computes)
 
 
 def _rows_and_columns(some: _Seeds, whole: _Seeds) -> str:

@@ -22,11 +22,10 @@ from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.store.requests import Request, Requests, requests_of
 from pflbench.suite.cells import Cell, Expansion, ReadAs, TableRow
-from pflbench.suite.counting import counting
-from pflbench.suite.document import ColumnKey, Suite
+from pflbench.suite.document import ColumnKey, Suite, column_key
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, figures, find, load, read, read_toml
-from pflbench.suite.own import Own
+from pflbench.suite.user_supplied import UserSupplied
 from pflbench.units import parse_seeds
 
 
@@ -48,25 +47,30 @@ class Reported(NamedTuple):
 def reported(
     part: Selection,
     store: Store,
-    own: Own,
+    own: UserSupplied,
     *,
     spread: bool | None = None,
-    newest: bool = False,
+    few: bool = False,
     read_as: ReadAs = "last",
     versus: str | None = None,
     over_clients: bool = False,
 ) -> Reported:
     """Tables of a report; the methods asked for choose among the rows.
 
-    Where nothing is asked for and `newest`, it is only the table that was run last. `spread`: whether the spread over
-    seeds stands behind each number; None: as the suite says. `read_as`: in which of the scored rounds they are read.
-    `versus`: the row that all others are held against. `over_clients`: whether each table says how its cells are spread
-    over clients.
+    Args:
+        part: Selection of suites, profile, rows and columns.
+        store: Where the runs are.
+        own: Where user-supplied code and data are looked for.
+        spread: Whether the spread over seeds stands behind each number; None: as the suite says.
+        few: Only one profile of each suite, unless one is selected; without a selection only the table run last.
+        read_as: In which of the scored rounds tables are read.
+        versus: The row that all others are held against.
+        over_clients: Whether each table says how its cells are spread over clients.
 
     Raises:
         UsageError: Something is unknown, or nothing that is asked for has results.
     """
-    found = asked_for(part, store, own, spread=spread, newest=newest, read_as=read_as)
+    found = asked_for(part, store, own, spread=spread, few=few, read_as=read_as)
     shelf, asked = Shelf(store), requests_of(store)
     filled = [fill(one, shelf, asked, read_as, part.methods) for one in found.shown]
     check_known(part.methods, names_of_rows(found.counted.values(), filled))
@@ -96,10 +100,10 @@ class AskedFor(NamedTuple):
 def asked_for(
     part: Selection,
     store: Store,
-    own: Own,
+    own: UserSupplied,
     *,
     spread: bool | None = None,
-    newest: bool = False,
+    few: bool = False,
     read_as: ReadAs = "last",
 ) -> AskedFor:
     """Content of `reported`, before it is laid out. Raises as it does."""
@@ -108,10 +112,7 @@ def asked_for(
     counted = counted_tables(part, store, own, spread)
     trained = part.but(suites=[name for name in part.suites if name not in counted], methods=None)
     there = with_results(trained, store, own) if trained.suites or not counted else []
-    shown = there
-    if newest and part in (Selection(), Selection(precision="fp32")):
-        last = latest(store, own)
-        shown = [last] if last else there[:1]
+    shown = _few(there, part, store, own) if few else there
     if not shown and not counted:
         raise none_there(trained, store, own)
     seen = {(one.path.resolve(), one.profile) for one in shown}
@@ -119,17 +120,31 @@ def asked_for(
     return AskedFor(counted, [one.with_spread(spread) for one in shown], others)
 
 
-def counted_tables(part: Selection, store: Store, own: Own, spread: bool | None = None) -> dict[str, Table]:
+def _few(there: Sequence[Expansion], part: Selection, store: Store, own: UserSupplied) -> list[Expansion]:
+    """Of these tables the first of each suite, unless a profile is selected; without a selection the one run last."""
+    if selects_nothing(part):
+        last = latest(store, own)
+        return [last] if last else [*there[:1]]
+    first = {one.path.resolve(): one for one in reversed(there)}
+    return [one for one in there if part.profile is not None or first[one.path.resolve()] is one]
+
+
+def selects_nothing(part: Selection) -> bool:
+    """True for a selection that leaves every choice open."""
+    return part in (Selection(), Selection(precision="fp32"))
+
+
+def counted_tables(part: Selection, store: Store, own: UserSupplied, spread: bool | None = None) -> dict[str, Table]:
     """The tables of those of the suites asked for that are statistics, by what the suite is called."""
     found = {}
     for name in part.suites:
         if "statistics" in read_toml(find(name)):
-            table = counting(load(name, own), part)
-            found[name] = lay_out_counts(replace(table, shows_spread=spread is not False), store)
+            table = expand(load(name, own), part.but(rows=None, methods=None, overrides=None))
+            found[name] = lay_out_counts(table.with_spread(spread), store)
     return found
 
 
-def with_results(part: Selection, store: Store, own: Own) -> list[Expansion]:
+def with_results(part: Selection, store: Store, own: UserSupplied) -> list[Expansion]:
     """The suites and profiles that are asked for and have a stored run.
 
     Without suites, all that come with pflbench and have tables, and the user's own that stored runs were made for, as
@@ -146,7 +161,7 @@ def with_results(part: Selection, store: Store, own: Own) -> list[Expansion]:
         return [table for suite in suites for table in _of_suite(suite, part, stored)]
     drawn = figures()
     shipped = (read(name, own) for name in available() if name not in drawn)
-    found = [t for suite in shipped if suite.document().statistics is None for t in _of_any(suite, part, stored)]
+    found = [t for suite in shipped if suite.document().row for t in _of_any(suite, part, stored)]
     for suite in _own_suites(store, own):
         with contextlib.suppress(UsageError):  # a file that is being written: asked for by name, it says what is wrong
             found += _of_any(suite, part, stored)
@@ -160,7 +175,7 @@ def with_results(part: Selection, store: Store, own: Own) -> list[Expansion]:
     return list(filter(is_shown, found))
 
 
-def latest(store: Store, own: Own) -> Expansion | None:
+def latest(store: Store, own: UserSupplied) -> Expansion | None:
     """The table that the run stands in which was finished last, as it was asked for; one's own before packaged ones.
 
     None where no run remembers who asked for it, or its suite is gone or has become another one. Trials of a search
@@ -186,11 +201,10 @@ def latest(store: Store, own: Own) -> Expansion | None:
 
 def _stored(store: Store) -> _Stored:
     specs = {run.spec.id: run.spec for run in store.list()}
-    keys = ((s.dataset.name, s.partition.name, s.model, s.clients, s.rounds) for s in specs.values())
-    return _Stored(specs, requests_of(store), frozenset(keys))
+    return _Stored(specs, requests_of(store), frozenset(map(column_key, specs.values())))
 
 
-def every_profile(part: Selection, store: Store, own: Own) -> list[Expansion]:
+def every_profile(part: Selection, store: Store, own: UserSupplied) -> list[Expansion]:
     """The tables of the suites asked for by name under each of their profiles, with or without a stored run."""
     return [
         table
@@ -200,7 +214,7 @@ def every_profile(part: Selection, store: Store, own: Own) -> list[Expansion]:
     ]
 
 
-def none_there(part: Selection, store: Store, own: Own) -> UsageError:
+def none_there(part: Selection, store: Store, own: UserSupplied) -> UsageError:
     """The error for a selection without results; it names what has results instead."""
     tables = every_profile(part, store, own)
     named = " and ".join(part.suites) or "any suite"
@@ -229,7 +243,7 @@ def _finished(store: Store) -> list[RunSpec]:
     return [run.spec for run in store.list() if run.failure is None]
 
 
-def _own_suites(store: Store, own: Own) -> Iterator[Suite]:
+def _own_suites(store: Store, own: UserSupplied) -> Iterator[Suite]:
     """The user's own suites that stored runs were made for, as far as their files are there and can be read."""
     asked = [run.provenance.get("asked") for run in store.list()]
     named = {(one["file"], one["suite"]) for one in asked if isinstance(one, dict) and one.get("file")}
@@ -281,7 +295,7 @@ def _has_results(table: Expansion, stored: _Stored) -> bool:
     )
 
 
-def one_table(part: Selection, store: Store, own: Own) -> Expansion:
+def one_table(part: Selection, store: Store, own: UserSupplied) -> Expansion:
     """The table that is asked for, with the rows that stored runs have of their own below the suite's.
 
     Where nothing is asked for, the one that was run last; of several profiles the first that has results.
@@ -289,7 +303,7 @@ def one_table(part: Selection, store: Store, own: Own) -> Expansion:
     Raises:
         UsageError: Something is unknown, nothing that is asked for has results, or several tables have them.
     """
-    if part in (Selection(), Selection(precision="fp32")) and (last := latest(store, own)) is not None:
+    if selects_nothing(part) and (last := latest(store, own)) is not None:
         return _with_extra_rows(last, store, part.methods)
     found = [_with_extra_rows(one, store, part.methods) for one in with_results(part.but(methods=None), store, own)]
     _check_methods(found, part.methods)

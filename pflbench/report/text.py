@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 from pflbench.output import one_line, plain
 from pflbench.report.statistics import Interval
 from pflbench.report.table import CellValue, Row, Table
-from pflbench.report.verdict import Verdict
+from pflbench.report.verdict import GLYPHS, Verdict
 from pflbench.units import consecutive
 
 NONE = "–"
@@ -28,7 +28,7 @@ _ASCII = dict(zip("–—·×†²ᵍᵗˢ┃│━─╇┼", "--*x*2gts||=-=+"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Beginnings of texts that spreadsheets compute."""
 _TAG, _ENTITY, _LINK = re.compile("<(?=[A-Za-z/!?])"), re.compile(r"&(?=#?\w+;)"), re.compile(r"\]\(")
-_ASCII |= {"±": "+-", "√": "sqrt", "→": "->", "…": "..."}
+_ASCII |= {"✓": "=", "≈": "~", "✗": "x", "±": "+-", "√": "sqrt", "→": "->", "…": "..."}
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -59,6 +59,26 @@ def rests(value: CellValue | None) -> str:
 def marks(value: CellValue | None) -> str:
     """All marks of a number."""
     return rests(value) + (SWINGS if value is not None and value.swings else "")
+
+
+def glyph(value: CellValue | None) -> str:
+    """Glyph of a cell's verdict; empty where it was not held against the paper."""
+    return "" if value is None or value.verdict is None else GLYPHS.get(value.verdict.label, "")
+
+
+def legend(table: Table) -> list[str]:
+    """`Beside the paper's number: ✓ agrees, ✗ differs.`: a sentence on the glyphs in a table; empty without any."""
+    there = {value.verdict.label for *_, value in table.shown if value.verdict and table.compared}
+    meanings = [f"{sign} {label}" for label, sign in GLYPHS.items() if label in there]
+    return [f"Beside the paper's number: {', '.join(meanings)}."] if meanings else []
+
+
+def printed(value: CellValue, decimals: int, *, spread: bool = False) -> str:
+    """The paper's number as it prints it, with its ± for `spread`; empty without one."""
+    if (theirs := value.reference) is None:
+        return ""
+    behind = f" ± {theirs.spread:.{decimals}f}" if spread and theirs.spread is not None else ""
+    return (theirs.text or number(theirs.mean, None, decimals)) + behind
 
 
 def cell(value: CellValue | None, decimals: int, room: int = 0) -> str:

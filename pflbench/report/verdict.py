@@ -23,6 +23,8 @@ SHARE = 4
 Label = Literal["agrees", "close", "inconclusive", "differs", "too few seeds", "not comparable"]
 COMPARED: tuple[Label, ...] = ("agrees", "close", "inconclusive", "differs")
 """The labels of cells that were held against the paper, the nearest first."""
+GLYPHS: dict[Label, str] = {"agrees": "✓", "close": "≈", "inconclusive": "?", "differs": "✗"}
+"""Glyphs of the labels of compared cells; other labels have none."""
 RULE = (
     f"the {100 * LEVEL:.0f} % interval of the difference decides. Agrees: it holds 0 and lies within the margin; "
     "close: it lies within the margin and does not hold 0; inconclusive: it holds 0 and leaves the margin; differs: it "

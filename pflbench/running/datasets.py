@@ -20,9 +20,10 @@ from pflbench.running.execution import Execution
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.store.counts import Counts, read_counts, write_counts
-from pflbench.suite.counting import ToCount, counting
+from pflbench.suite.cells import CountedColumn
 from pflbench.suite.document import Suite
-from pflbench.suite.own import lacking
+from pflbench.suite.expand import expand
+from pflbench.suite.user_supplied import lacking
 
 if TYPE_CHECKING:
     from pflbench.data.federation import Federation
@@ -99,16 +100,16 @@ def count_datasets(
     return missing
 
 
-def to_count(suites: Iterable[Suite], part: Selection, results: Path) -> Iterator[tuple[ToCount, Counted]]:
+def to_count(suites: Iterable[Suite], part: Selection, results: Path) -> Iterator[tuple[CountedColumn, Counted]]:
     """The datasets of those of the suites that are statistics, each with what was counted of it earlier."""
     for suite in suites:
         if suite.document().statistics is not None:
-            for dataset in counting(suite, part).datasets:
+            for dataset in expand(suite, part.but(rows=None, methods=None, overrides=None)).counted:
                 there = [read_counts(results, run) for run in dataset.federations]
                 yield dataset, Counted(f"{suite.name} · {dataset.title}", None if None in there else there[0], True)
 
 
-def _count(dataset: ToCount, results: Path, root: Path) -> Counts:
+def _count(dataset: CountedColumn, results: Path, root: Path) -> Counts:
     """Count and store a dataset with each of its seeds; what it has with the first."""
     from pflbench.running import build  # which imports torch
 

@@ -26,7 +26,7 @@ def _work_of(parts: Sequence[Part]) -> Work:
     for table, _ in parts:
         first = {spec.id: cell for cell in reversed(table.cells) for spec in cell.needed}
         for id, cell in first.items():
-            asked.setdefault(id, []).append(table.asks(cell))
+            asked.setdefault(id, []).append(table.provenance(cell))
     return Work([spec for table, _ in parts for spec in table.runs], places, with_columns(parts), asked)
 
 

@@ -21,10 +21,10 @@ from pflbench.report.figures.panels import Drawing
 from pflbench.report.holdings import FederationSummary, Holdings, Ints, Numbers, Overlaps
 from pflbench.selection import Selection
 from pflbench.spec import Named, RunSpec
-from pflbench.suite.counting import untrained
 from pflbench.suite.document import Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.figure import Classes
+from pflbench.suite.layers import every_column
 from pflbench.suite.load import loaded
 
 
@@ -98,10 +98,10 @@ def classes(suite: Suite, profile: str, figure: Classes, seed: int | None, data_
     document = suite.document(profile)
     chosen = document.suite.seeds[0] if seed is None else seed
     panels = []
-    for index, column in enumerate(document.column):
-        (spec,), places = untrained(suite, document, index, [chosen])
-        made = build.federation(spec, data_root(data_dir), places)
-        title = f"{column.group} {column.title}".strip()
+    for column in every_column(suite, document, Selection(seeds=(chosen,))):
+        (spec,) = column.federations()
+        made = build.federation(spec, data_root(data_dir), column.places)
+        title = f"{column.entry.group} {column.entry.title}".strip()
         panels.append((title, _per_class(made, made.support) + _per_class(made, made.query)))
     return draw_classes(expand(suite, profile=profile), figure.clients, panels, chosen)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -22,7 +22,7 @@ from pflbench.running.machine import processor, seconds_per_example, trial_key, 
 from pflbench.running.shards import in_shard
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
-from pflbench.store import ShownStore, Stored
+from pflbench.store import ShownStore, Store, Stored
 from pflbench.store.code import equals
 from pflbench.suite.cells import Expansion
 from pflbench.suite.document import Suite
@@ -177,13 +177,39 @@ def plan(
     stored = _by_id(store.list())  # once: a look-up of each run reads the folder again
     history = _history(stored.values())
     wanted = _wanted(asked, shard)
-    tables = [_table_plan(one, wanted, stored, data, Times(history)) for one in asked]
-    why: tuple[str, ...] = ()
-    if any(line.unknown for table in tables for line in table.lines):
-        why = _measured(tables, root, on_event) if measure else (NOT_MEASURED,)
-        tables = [_table_plan(one, wanted, stored, data, Times(history)) for one in asked] if measure else tables
+    measured = (lambda tables: _measured(tables, root, on_event)) if measure else None
+    tables, why = _timed(lambda: [_table_plan(one, wanted, stored, data, Times(history)) for one in asked], measured)
     lacks = [sentence for table in tables for line in table.lines if line.missing for sentence in line.lacks]
     return Plan(tuple(tables), remarks, tuple(dict.fromkeys([*refusals, *lacks])), why)
+
+
+def missing_times(
+    asked: Sequence[Part], wanted: Collection[RunSpec], store: Store, root: Path, on_event: OnEvent = unheard
+) -> tuple[dict[RunSpec, float | None], tuple[str, ...]]:
+    """Seconds of these runs on one core or device, and why others are unknown, in sentences.
+
+    What nothing tells is measured, as `plan` does. `asked`: the tables where the runs stand; `root`: the data root.
+    """
+    data, history = DataCheck(root), _history(store.list())
+    tables, why = _timed(
+        lambda: [_table_plan(one, wanted, {}, data, Times(history)) for one in asked],
+        lambda tables: _measured(tables, root, on_event),
+    )
+    found = (pair for table in tables for line in table.lines for pair in line.missing.items())
+    return {run: known and known.seconds for run, known in found}, why
+
+
+def _timed(
+    planned: Callable[[], list[TablePlan]], measured: Callable[[Sequence[TablePlan]], tuple[str, ...]] | None
+) -> tuple[list[TablePlan], tuple[str, ...]]:
+    """The tables as planned, once more after measuring what they do not know; and why times stay unknown."""
+    tables = planned()
+    if not any(line.unknown for table in tables for line in table.lines):
+        return tables, ()
+    if measured is None:
+        return tables, (NOT_MEASURED,)
+    why = measured(tables)
+    return planned(), why
 
 
 def _wanted(asked: Sequence[Part], shard: Shard | None) -> set[RunSpec]:

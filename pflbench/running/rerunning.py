@@ -26,7 +26,7 @@ from pflbench.spec import RunSpec
 from pflbench.store import Store, Stored
 from pflbench.suite.expand import expand
 from pflbench.suite.load import read
-from pflbench.suite.own import Own
+from pflbench.suite.user_supplied import UserSupplied
 from pflbench.units import count, parse_seeds
 
 _TOLD = ("commit", "pflbench", "torch", "torchvision", "numpy", "python", "device", "execution")
@@ -225,7 +225,7 @@ def _of_suite(run: Stored, root: Path) -> Mapping[str, Any]:
         return {}
     with contextlib.suppress(UsageError, KeyError):
         table = expand(
-            read(asked.get("file") or asked["suite"], Own(root)),
+            read(asked.get("file") or asked["suite"], UserSupplied(root)),
             profile=asked["profile"],
             rounds=asked.get("rounds"),
             seeds=parse_seeds(asked["seeds"]) if "seeds" in asked else None,

@@ -105,7 +105,7 @@ class Tuning:
         lines = [f"# {self.command}"] * bool(self.command) + self._found(self.best)
         lines += [f"# Warning: {warning}" for warning in self.warnings]
         if self.target == search.name:
-            own = (key for key in search.grid if key in search.own)
+            own = (key for key in search.grid if key in search.row_values)
             lines += [f"# Row {search.selected.row.id} has its own {key}, which wins." for key in own]
         lines += self._elsewhere(values)
         plain = re.fullmatch(r"[A-Za-z0-9_-]+", self.target)
@@ -193,7 +193,7 @@ def judged(suite: Suite, profile: str, searches: Collection[Search], store: Stor
     methods = {row.method for row in suite.document(profile).row}
     found = []
     for one in searches:
-        row, own = one.selected.row.id, one.apart or any(key in one.own for key in one.grid)
+        row, own = one.selected.row.id, one.apart or any(key in one.row_values for key in one.grid)
         target = row if own and not one.guest and row not in methods else one.name
         told = f"{command} -m {one.selected.key if one.guest else row} --column {one.column.id}" if one.rungs else ""
         label = labels.get(row, one.selected.info.name)

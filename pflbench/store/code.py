@@ -10,7 +10,7 @@ from pflbench.store.store import Store
 
 
 def equals(store: Store) -> Callable[[], Mapping[str, Mapping[str, RunSpec]]]:
-    """The finished runs of a store that recorded a digest of their code: see `suite.own.Own.equals`."""
+    """The finished runs of a store that recorded a digest of their code, see `UserSupplied.equals`."""
 
     @cache
     def found() -> Mapping[str, Mapping[str, RunSpec]]:

@@ -8,13 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from pflbench.catalog import MethodInfo
 from pflbench.names import Places
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.stages import Shown, canonical
+from pflbench.suite.figure import Sizes
 from pflbench.suite.schema import LayoutTable, Mean, Spread
 from pflbench.suite.scoped import ALONE, Departure, Layer, Note
-from pflbench.suite.shortfall import Shortfall
 from pflbench.units import seed_text
 
 UNPRINTED = ("guess", "tuned")
@@ -182,6 +183,20 @@ class Cell:
         return {key: source for key, source in self.sources.items() if source in UNPRINTED}
 
 
+def unread(run: RunSpec, info: MethodInfo | None) -> set[str]:
+    """The settings of a column that one of its runs does not read; `info`: its method, None if that is not known.
+
+    A method's own value, its batch say, stands in place of the column's. Some methods draw no minibatches. Those that
+    are drawn anew are kept however short they are.
+    """
+    found = set(run.method.hyper)
+    if info and not info.minibatches:
+        found.add("batch")
+    if run.tail == "drop" and run.keeps_tail:
+        found.add("tail")
+    return found
+
+
 @dataclass(frozen=True)
 class Derived:
     """A further row or column, the difference of two: the first minus the second.
@@ -198,8 +213,74 @@ class Derived:
 
 
 @dataclass(frozen=True)
-class Caption:
-    """Texts above and below a table. `paper` is "none" for a table of no paper; `spread` says what ± means."""
+class Shortfall:
+    """Differences of a table from its suite's whole protocol, in words; empty if there are none.
+
+    `rounds`, `seeds` and `columns` read like "3 of 5 seeds"; `other` names all other differences of its runs.
+    """
+
+    rounds: str = ""
+    seeds: str = ""
+    columns: str = ""
+    other: tuple[str, ...] = ()
+    longer: bool = False
+    """True if runs have more rounds than the protocol's."""
+
+    @property
+    def kind(self) -> str:
+        """The relation of its runs to the protocol, in words."""
+        return "other rounds than the protocol's" if self.longer else "less than the whole protocol"
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """The numbers of rounds, seeds and columns, for a title."""
+        return tuple(text for text in (self.rounds, self.seeds, self.columns) if text)
+
+    @property
+    def runs(self) -> str:
+        """The differences of its runs from the protocol's; empty if there are none."""
+        return "; ".join(text for text in (self.rounds, *self.other) if text)
+
+
+class CountedColumn(NamedTuple):
+    """A column of a suite of statistics, whose images are counted.
+
+    Attributes:
+        federations: For each seed the spec of a run that is never trained; its id identifies the federation.
+        places: Paths of its user-supplied code and data.
+        printed: Numbers that the paper printed.
+    """
+
+    column: TableColumn
+    federations: tuple[RunSpec, ...]
+    places: Places
+    printed: Sizes | None
+
+    @property
+    def title(self) -> str:
+        """Title of its line."""
+        instead = self.column.stands_in
+        return f"{instead} for {self.column.title}" if instead else self.column.title
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """A table without its numbers, and the runs that it needs.
+
+    Attributes:
+        paper: "none" for a table of no paper.
+        spread: Meaning of ±.
+        protocol: What its runs follow, in words.
+        stages: The stages that each column shows side by side, with their titles; empty: each row shows one.
+        layout: How the table is shown.
+        cells: In the order column, row, stage.
+        runs: Each once, in the order column, row, seed.
+        locations: By run id, paths of user-supplied code and data; no part of a run's identity.
+        extends: The suite file that this one, `path`, extends.
+        part: The selection that it expands.
+        layer: Notes, departures and the like, which cells look up.
+        counted: The columns of a suite of statistics, which has no cells.
+    """
 
     suite: str
     title: str
@@ -209,36 +290,6 @@ class Caption:
     shows_spread: bool
     notes: tuple[str, ...]
     shortfall: Shortfall
-
-    @property
-    def published(self) -> bool:
-        """True if the suite names a paper."""
-        return self.paper != "none"
-
-    @property
-    def heading(self) -> str:
-        """The title, with the profile and with what the table has less of than the whole protocol."""
-        profile = () if self.profile == "paper" else (f"profile: {self.profile}",)
-        less = "; ".join((*profile, *self.shortfall.counts))
-        return f"{self.title} [{less}]" if less else self.title
-
-
-@dataclass(frozen=True)
-class Expansion(Caption):
-    """A table without its numbers, and the runs that it needs.
-
-    Attributes:
-        protocol: What its runs follow, in words.
-        stages: The stages that each column shows side by side, with their titles; empty: each row shows one.
-        layout: How the table is shown.
-        cells: In the order column, row, stage.
-        runs: Each once, in the order column, row, seed.
-        locations: By run id, where the code is of what a run has of the user's own; no part of a run's identity.
-        extends: The suite file that this one, `path`, extends.
-        part: The selection that it expands.
-        layer: Notes, departures and the like, which cells look up.
-    """
-
     protocol: str
     seeds: tuple[int, ...]
     stages: Mapping[Shown, str]
@@ -253,11 +304,19 @@ class Expansion(Caption):
     extends: Path | None
     part: Selection
     layer: Layer = ALONE
+    counted: tuple[CountedColumn, ...] = ()
 
     @property
     def published(self) -> bool:
         """True if some paper has this table, or a number in it."""
-        return super().published or any(cell.reference for cell in self.cells)
+        return self.paper != "none" or any(cell.reference for cell in self.cells)
+
+    @property
+    def heading(self) -> str:
+        """The title, with the profile and with what the table has less of than the whole protocol."""
+        profile = () if self.profile == "paper" else (f"profile: {self.profile}",)
+        less = "; ".join((*profile, *self.shortfall.counts))
+        return f"{self.title} [{less}]" if less else self.title
 
     @cached_property
     def heads(self) -> tuple[ColumnHead, ...]:
@@ -303,7 +362,7 @@ class Expansion(Caption):
         """The cells by their places."""
         return {self.place(cell): cell for cell in self.cells}
 
-    def asks(self, cell: Cell) -> dict[str, str | int]:
+    def provenance(self, cell: Cell) -> dict[str, str | int]:
         """Provenance of a cell's runs: its place in the table, and selected values that replace the suite's.
 
         `file` is the path of a suite that does not come with pflbench.
@@ -321,7 +380,7 @@ class Expansion(Caption):
     @cached_property
     def settings(self) -> frozenset[str]:
         """The `RunSpec.setting` of every run."""
-        # Seeds and grid points of a cell share it, unless data of the user's own differ by seed.
+        # Seeds and grid points of a cell share it, unless user-supplied data differ by seed.
         first = [run for cell in self.cells for run in (cell.choices[0][0] if cell.choices else cell.runs[:1])]
         own = [run for run in self.runs if run.dataset.content or run.partition.content]
         return frozenset(run.setting() for run in (*first, *own))

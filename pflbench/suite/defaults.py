@@ -12,7 +12,7 @@ from pflbench.catalog import describe
 from pflbench.errors import UsageError
 from pflbench.stages import Shown
 from pflbench.suite.inherit import Raw
-from pflbench.suite.select import anchored
+from pflbench.suite.rows import anchored
 
 TABLES: Mapping[str, Raw] = {
     "suite": {"paper": "none", "protocol": "the suite's own", "spread": {"kind": "std"}},

@@ -12,11 +12,10 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from pflbench.errors import UsageError, unknown
 from pflbench.names import without_folder
-from pflbench.spec import Stage
+from pflbench.spec import RunSpec, Stage
 from pflbench.stages import Shown, canonical, scores_held_out
 from pflbench.suite import figure as figures
 from pflbench.suite.inherit import merged
-from pflbench.suite.own import Own
 from pflbench.suite.schema import (
     Column,
     DerivedTable,
@@ -33,33 +32,59 @@ from pflbench.suite.schema import (
 from pflbench.suite.scoped import ALONE, Departure, Follows, Inference, Layer, Note, Scoped, Suspicion
 from pflbench.suite.sources import Sources
 from pflbench.suite.strict import KeyPath, TomlTable, check_keys, check_names, fault, validated
+from pflbench.suite.user_supplied import UserSupplied
 
 ColumnKey = tuple[str, str, str, int, int]
 """Dataset, partition, network, and numbers of clients and rounds of a column, as its table has them. Runs with others
 stand in no cell of it."""
 
 
+def column_key(run: RunSpec) -> ColumnKey:
+    """Key of a run's column."""
+    return run.dataset.name, run.partition.name, run.model, run.clients, run.rounds
+
+
 class Document(TomlTable):
     """A suite file with one profile applied."""
 
     suite: SuiteTable
+    """Name, paper, seeds and notes."""
     federation: FederationTable
+    """Clients and their data, shared by every column."""
     evaluation: Evaluation
+    """Clients that are scored, and the rule."""
     column: Annotated[list[Column], Field(min_length=1)]
+    """Columns, in their order."""
     row: list[Row]
+    """Rows, in their order; `[]` for a figure or a count of datasets without runs."""
     derived: list[DerivedTable] = Field(default_factory=list)
+    """Further rows or columns that are differences."""
     hyper: dict[str, Hyper] = Field(default_factory=dict)
+    """Hyperparameters by method, for every column."""
     sources: Sources = Field(default_factory=dict)
+    """Sources of values that the file does not write out: by setting, or by method or row id and hyperparameter."""
     suspect: list[Suspicion] = Field(default_factory=list)
+    """Suspicions about the paper's numbers."""
     inferred: list[Inference] = Field(default_factory=list)
+    """Settings that were inferred from the paper's numbers."""
     follows: list[Follows] = Field(default_factory=list)
+    """Protocols of single rows and columns."""
     departure: list[Departure] = Field(default_factory=list)
+    """Differences from the paper's text."""
     reference: dict[str, dict[str, Printed]] = Field(default_factory=dict)
+    """Numbers as the paper printed them, by row and column: `[mean, spread]` or `[mean]`; by stage where a row shows
+    several.
+    """
     layout: LayoutTable = Field(default_factory=LayoutTable)
+    """Layout of the table."""
     figure: figures.Figure | None = None
+    """Figure that the suite draws, in place of a table."""
     statistics: figures.Statistics | None = None
+    """Count of the datasets' images, in place of a table of runs."""
     tune: Tune = Field(default_factory=Tune)
+    """Trials of `pflbench tune`."""
     profile: dict[str, Profile] = Field(default_factory=dict)
+    """Named overrides of this file."""
     _inherited: Layer = PrivateAttr(default=ALONE)
 
     @cached_property
@@ -247,7 +272,7 @@ class Suite:
     documents: Mapping[str, Document]
     called: str
     """The name or path by which it was loaded."""
-    own: Own = field(default_factory=Own)
+    supplied: UserSupplied = field(default_factory=UserSupplied)
     """Folders of user-supplied code and data."""
     defaults: tuple[str, ...] = ()
     """Defaults in force that runs or numbers depend on, in words."""

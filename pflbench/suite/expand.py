@@ -3,220 +3,317 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
 from typing_extensions import Unpack
 
-from pflbench import names
-from pflbench.errors import UsageError
-from pflbench.selection import EVERYTHING, Choices, Selection
+from pflbench.selection import EVERYTHING, Choices, Selection, selection
 from pflbench.spec import Link, MethodSpec, RunSpec, Scoring
-from pflbench.suite import origins, resolve
-from pflbench.suite.cells import Cell, Choice, Derived, Expansion, Reading, Reference, TableColumn, TableRow
+from pflbench.stages import Shown
+from pflbench.suite.cells import (
+    Cell,
+    Choice,
+    CountedColumn,
+    Derived,
+    Expansion,
+    Reading,
+    Reference,
+    TableColumn,
+    TableRow,
+    unread,
+)
 from pflbench.suite.document import Document, Suite
-from pflbench.suite.scoped import Note
-from pflbench.suite.select import SelectedRow, select_columns, select_rows, suite_rows
-from pflbench.suite.shortfall import shortfall, stand_in
-from pflbench.suite.staging import staged
+from pflbench.suite.figure import Statistics
+from pflbench.suite.layers import (
+    ColumnLayers,
+    Override,
+    check_method_keys,
+    every_column,
+    parse_overrides,
+    select_columns,
+)
+from pflbench.suite.row_stages import staged
+from pflbench.suite.rows import SelectedRow, select_rows, suite_rows
+from pflbench.suite.scoped import Follows, Inference, Note, Suspicion
+from pflbench.suite.shortfall import shortfall
 from pflbench.suite.strict import at
 
 
-def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices]) -> Expansion:
-    """The table of a suite, or the part of it that a selection leaves; `choices`: fields in place of those of `part`.
+def expand(
+    suite: Suite, part: Selection = EVERYTHING, *, values: Sequence[Override] = (), **choices: Unpack[Choices]
+) -> Expansion:
+    """The table of a suite, or the part of it that a selection leaves.
+
+    Args:
+        suite: The suite.
+        part: The selection.
+        values: Values over those of the suite and the selection.
+        **choices: Fields in place of those of `part`.
 
     Raises:
-        UsageError: Something is unknown or does not fit, or the suite is one of statistics, which has no runs.
+        UsageError: Something is unknown or does not fit.
     """
     part = part.but(**choices)
     profile = part.profile or "paper"
     document = suite.document(profile)
-    if document.statistics is not None:
-        run = f"`pflbench run --suite {suite.called}`"
-        raise UsageError(f"{suite.name} trains nothing: {run} counts the images of its datasets.")
-    suite = replace(suite, own=suite.own.anew())
-    rows, shown = _rows(suite, document, part), dict[str, TableColumn]()
-    cells: list[Cell] = []
-    locations: dict[str, names.Places] = {}
-    indices = select_columns(suite, document, part)
-    chosen = _seeds(document, indices, part)
-    for index in indices:
-        filler = _Filler(suite, document, index, chosen[index], part)
-        shown[filler.column.id] = filler.column
-        for selected in rows:
-            row = filler.cells(selected)
-            cells += row
-            if places := filler.places(selected):
-                locations |= dict.fromkeys((spec.id for spec in row[0].needed), places)
+    selected, every = _selected(suite, part, values)
+    chosen = select_columns(every, part)
+    columns, rows = tuple(map(_table_column, chosen)), tuple(row.row for row in selected)
+    cells, locations = list[Cell](), dict[str, Mapping[str, str]]()
+    for column, shown in zip(chosen, columns, strict=True):
+        for row in selected:
+            found = _cells(column, shown, row)
+            cells += found
+            if places := _places(column, row):
+                locations |= dict.fromkeys((spec.id for spec in found[0].needed), places)
     head, layout = document.suite, document.layout
-    defaults = [f"Defaults, as the suite sets no others: {', '.join(suite.defaults)}."] if suite.defaults else []
-    of_table, columns = tuple(selected.row for selected in rows), tuple(shown.values())
-    everywhere = [(row, column) for row in of_table or (None,) for column in shown]
     return Expansion(
         suite=suite.name,
         title=head.title,
         paper=head.paper,
-        protocol=origins.protocol(document, of_table, columns),
+        protocol=_protocol(document, rows, columns),
         profile=profile,
-        seeds=tuple(dict.fromkeys(chain.from_iterable(chosen.values()))),
+        seeds=tuple(dict.fromkeys(chain.from_iterable(column.seeds for column in chosen))),
         spread=head.spread,
         stages=dict(layout.stages),
         layout=layout,
-        shows_spread=layout.spread,
-        notes=(*(note.text for note in document.layer.anywhere(Note, everywhere)), *suite.own.remarks, *defaults),
-        rows=of_table,
+        shows_spread=layout.spread or document.statistics is not None,
+        notes=_notes(every[0].suite, document, rows, columns),
+        rows=rows,
         columns=columns,
-        derived=_derived(document, of_table, list(shown)),
+        derived=_derived(document, rows, columns),
         cells=tuple(cells),
         runs=tuple({spec.id: spec for cell in cells for spec in cell.needed}.values()),
         locations=locations,
         path=suite.path,
         extends=suite.path.parent / head.extends if head.extends else None,
-        shortfall=shortfall(suite.document(), document, chosen, part.rounds),
+        shortfall=shortfall(chosen),
         part=part.but(suites=[suite.called], profile=profile),
         layer=document.layer,
+        counted=_counted(document.statistics, chosen, columns) if document.statistics else (),
     )
 
 
-def _seeds(document: Document, indices: Iterable[int], part: Selection) -> dict[int, tuple[int, ...]]:
-    """The seeds of these columns, by index."""
-    return {index: part.seeds or document.seeds(document.column[index]) for index in indices}
+def _selected(
+    suite: Suite, part: Selection, values: Sequence[Override] = ()
+) -> tuple[list[SelectedRow], list[ColumnLayers]]:
+    """The selected rows at their stages, and every column below the selection."""
+    document = suite.document(part.profile or "paper")
+    suite = replace(suite, supplied=suite.supplied.anew(suite.name))
+    rows = suite_rows(suite, document)
+    check_method_keys(suite, document, rows)
+    rows = select_rows(rows, part, document, suite.supplied)
+    overrides = [*parse_overrides(document, part.overrides, rows), *values]
+    columns = every_column(suite, document, part, overrides)
+    return [staged(row, document, columns) for row in rows], columns
 
 
-def _rows(suite: Suite, document: Document, part: Selection) -> list[SelectedRow]:
-    """The selected rows at their stages, with the selection's rounds and overrides."""
-    every = suite_rows(suite, document)
-    resolve.check_method_keys(suite, document, every)
-    rows = select_rows(every, part, document, suite.own)
-    if part.rounds is not None:
-        rows = [_cut(row, part.rounds) for row in rows]
-    return [staged(suite, document, row) for row in resolve.overridden(document, part.overrides, rows)]
+def _notes(
+    suite: Suite, document: Document, rows: Sequence[TableRow], columns: Sequence[TableColumn]
+) -> tuple[str, ...]:
+    """Notes that hold in some cell, remarks on versions, and the defaults in force."""
+    # What a suite of statistics inherits of single columns is about runs.
+    ids = (None,) if document.statistics else tuple(column.id for column in columns)
+    notes = document.layer.anywhere(Note, [(one, id_) for one in rows or (None,) for id_ in ids])
+    defaults = [f"Defaults, as the suite sets no others: {', '.join(suite.defaults)}."] if suite.defaults else []
+    return (*(note.text for note in notes), *suite.supplied.remarks, *defaults)
 
 
-def _cut(row: SelectedRow, most: int) -> SelectedRow:
-    """The row, and those before it, with at most so many rounds, where they have rounds of their own."""
-    before = tuple(_cut(one, most) for one in row.before)
-    return replace(row, before=before, rounds=min(row.rounds, most) if row.rounds else None)
+def _counted(
+    statistics: Statistics, chosen: Sequence[ColumnLayers], columns: Sequence[TableColumn]
+) -> tuple[CountedColumn, ...]:
+    """The columns of a suite of statistics."""
+    return tuple(
+        CountedColumn(shown, column.federations(), column.places, statistics.reference.get(shown.id))
+        for column, shown in zip(chosen, columns, strict=True)
+    )
 
 
-@dataclass(frozen=True)
-class _Filler:
-    """Makes the cells of a column, the `index`-th of the document."""
-
-    suite: Suite
-    document: Document
-    index: int
-    seeds: tuple[int, ...]
-    part: Selection
-
-    @cached_property
-    def shared(self) -> dict[str, Any]:
-        """Settings of all its runs; a row may have other rounds."""
-        shared = resolve.shared(self.suite, self.document, self.index) | {"precision": self.part.precision or "fp32"}
-        return shared | ({"rounds": self.part.rounds} if self.part.rounds else {})
-
-    @cached_property
-    def column(self) -> TableColumn:
-        """The column as the table has it."""
-        c, whole, shared = self.document.column[self.index], self.suite.document().column[self.index], self.shared
-        instead = stand_in(whole, c)
-        group = f"{instead} for {c.group or whole.dataset.name}" if instead else c.group
-        smallest = c.subset.smallest if c.subset else None
-        named = shared["dataset"].name, shared["partition"].name, shared["model"]
-        return TableColumn(c.id, group, c.title, *named, shared["clients"], shared["rounds"], smallest, instead)
-
-    @cached_property
-    def told(self) -> dict[str, str]:
-        """The sources of its values."""
-        return origins.of_column(self.suite, self.document, self.index, self.shared)
-
-    def places(self, selected: SelectedRow) -> names.Places:
-        """Paths of user-supplied code and data of a row's runs."""
-        below = resolve.places(self.suite, self.document, self.index)
-        return {**below, "methods": selected.location} if selected.location else below
-
-    def cells(self, selected: SelectedRow) -> list[Cell]:
-        """One row in the column: a cell for each stage that the row shows."""
-        where = self.suite, self.document, self.index, selected
-        points, values = resolve.hyperparameters(*where)
-        finetune, tuning = resolve.finetuning(*where) if "finetuned" in selected.scored else (None, {})
-        own = self.shared | ({} if selected.rounds is None else {"rounds": selected.rounds})
-        own["after"], of_links = self._links(selected)
-        rule = self.document.evaluation
-        plain = rule.model_dump(include={"clients", "first", "average", "global_on", "moment", "features"})
-        last = max(1, min(rule.last, own["rounds"]))
-        own["scoring"] = Scoring(stages=selected.scored, finetune=finetune, last=last, **plain)
-        runs, choices = self._runs(selected, points, own)
-        settings = dict(self.told)
-        if selected.rounds is not None:
-            settings.pop("rounds", None)
-        own_rounds = selected.rounds == selected.entry.rounds
-        settings |= {key: source for key, source in selected.entry.given.items() if own_rounds or key != "rounds"}
-        unread = origins.unread(runs[0], selected.info)
-        sources = {key: source for key, source in settings.items() if key not in unread} | values | of_links
-        followed = origins.follows(self.document, selected.row, self.column.id)
-        read = self.document.tune.read
-        by = read.get(selected.row.id) or read.get(selected.key, "last")
-        cells = []
-        for stage in selected.row.stages:
-            steps = None
-            if stage == "finetuned" and finetune:
-                steps = resolve.reported_steps(self.suite, self.document, self.index, finetune)
-            reading = Reading(stage, steps, self.column.smallest, rule.mean)
-            reference = resolve.printed(self.document, selected.row.id, self.column.id, stage)
-            own_sources = sources | tuning if stage == "finetuned" else sources
-            cells.append(Cell(selected.row, self.column, reading, runs, reference, own_sources, choices, followed, by))
-        return cells
-
-    def _links(self, selected: SelectedRow) -> tuple[tuple[Link, ...], dict[str, str]]:
-        """Links trained before a row's own method, and the sources of the values, by method and hyperparameter."""
-        links, sources = list[Link](), dict[str, str]()
-        for one in selected.before:
-            points, told = resolve.hyperparameters(self.suite, self.document, self.index, one)
-            method = MethodSpec(name=one.info.name, version=one.info.version, hyper=points[0])
-            links.append(Link(method=method, rounds=one.rounds or self.shared["rounds"]))
-            sources |= {f"{one.info.name}.{key}": source for key, source in told.items()}
-        return tuple(links), sources
-
-    def _runs(
-        self, selected: SelectedRow, points: Sequence[Mapping[str, Any]], own: Mapping[str, Any]
-    ) -> tuple[tuple[RunSpec, ...], tuple[tuple[Choice, ...], ...]]:
-        """A cell's runs and choices; `own`: what its runs have in common."""
-        read, places = self.suite.own.contents, self.places(selected)
-        of_seeds = [{"seed": seed, **read(own, places, seed)} for seed in self.seeds]
-
-        def runs(hyper: Mapping[str, Any], validation: float = 0.0) -> tuple[RunSpec, ...]:
-            method = MethodSpec(name=selected.info.name, version=selected.info.version, hyper=dict(hyper))
-            with at("run"):
-                first = RunSpec(method=method, validation=validation, **{**own, **of_seeds[0]})
-            assert first.id  # copies with another seed share what it is hashed from
-            every = (first, *(first.model_copy(update=change) for change in of_seeds[1:]))
-            return tuple(self.suite.own.standing_for(run, places) for run in every) if places else every
-
-        if selected.entry.validation is None:
-            return runs(points[0]), ()
-        pairs = [zip(runs(point), runs(point, selected.entry.validation), strict=True) for point in points]
-        choices = tuple(tuple(Choice(*pair) for pair in of_seed) for of_seed in zip(*pairs, strict=True))
-        return tuple(first.run for first, *_ in choices), choices
+def _table_column(column: ColumnLayers) -> TableColumn:
+    """The column as the table has it."""
+    entry, whole, settings = column.entry, column.whole.entry, column.settings
+    instead = column.stand_in
+    group = f"{instead} for {entry.group or whole.dataset.name}" if instead else entry.group
+    smallest = entry.subset.smallest if entry.subset else None
+    named = settings["dataset"].name, settings["partition"].name, settings["model"]
+    numbers = settings["clients"], settings["rounds"], smallest
+    return TableColumn(entry.id, group, entry.title, *named, *numbers, instead)
 
 
-def _derived(document: Document, rows: Sequence[TableRow], columns: Sequence[str]) -> tuple[Derived, ...]:
+class _Values(NamedTuple):
+    """Values of a row's runs in a column: all but the seed.
+
+    `points`: hyperparameters, one set for each point of the row's grid; `fields`: the other fields of a spec; `of_…`:
+    sources of the column's settings, of hyperparameters, and of fine-tuning.
+    """
+
+    points: list[dict[str, Any]]
+    fields: dict[str, Any]
+    of_settings: dict[str, str]
+    of_points: dict[str, str]
+    of_finetuning: dict[str, str]
+
+
+def _values(column: ColumnLayers, row: SelectedRow) -> _Values:
+    """The nearest definition of every value."""
+    document, rounds = column.document, column.rounds(row)
+    points, of_points = column.hyperparameters(row)
+    finetune, of_finetuning = column.finetuning(row) if "finetuned" in row.scored else (None, {})
+    fields = column.settings | ({} if rounds is None else {"rounds": rounds})
+    fields["after"], of_links = _links(column, row)
+    rule = document.evaluation
+    plain = rule.model_dump(include={"clients", "first", "average", "global_on", "moment", "features"})
+    last = max(1, min(rule.last, fields["rounds"]))
+    fields["scoring"] = Scoring(stages=row.scored, finetune=finetune, last=last, **plain)
+    sources = {key: source for key, source in column.sources.items() if key != "rounds" or rounds is None}
+    sources |= {k: source for k, source in row.entry.given.items() if k != "rounds" or rounds == row.entry.rounds}
+    return _Values(points, fields, sources, of_points | of_links, of_finetuning)
+
+
+def _cells(column: ColumnLayers, shown: TableColumn, row: SelectedRow) -> list[Cell]:
+    """One row in a column: a cell for each stage that the row shows."""
+    document, values = column.document, _values(column, row)
+    finetune = values.fields["scoring"].finetune
+    runs, choices = _runs(column, row, values)
+    left = unread(runs[0], row.info)
+    sources = {key: source for key, source in values.of_settings.items() if key not in left} | values.of_points
+    read = document.tune.read
+    by = read.get(row.row.id) or read.get(row.key, "last")
+    cells = []
+    for stage in row.row.stages:
+        steps = column.reported_steps(finetune) if stage == "finetuned" and finetune else None
+        cells.append(
+            Cell(
+                row=row.row,
+                column=shown,
+                reading=Reading(stage, steps, shown.smallest, document.evaluation.mean),
+                runs=runs,
+                reference=_printed(document, row.row.id, shown.id, stage),
+                sources=sources | values.of_finetuning if stage == "finetuned" else sources,
+                choices=choices,
+                follows=_follows(document, row.row, shown),
+                tuned_by=by,
+            )
+        )
+    return cells
+
+
+def _places(column: ColumnLayers, row: SelectedRow) -> dict[str, str]:
+    """Paths of user-supplied code and data of a row's runs."""
+    return {**column.places, **({"methods": row.location} if row.location else {})}
+
+
+def _links(column: ColumnLayers, row: SelectedRow) -> tuple[tuple[Link, ...], dict[str, str]]:
+    """Links trained before a row's own method, and the sources of their values, by method and hyperparameter."""
+    links, sources = list[Link](), dict[str, str]()
+    for one in row.before:
+        points, found = column.hyperparameters(one)
+        method = MethodSpec(name=one.info.name, version=one.info.version, hyper=points[0])
+        links.append(Link(method=method, rounds=column.rounds(one) or column.settings["rounds"]))
+        sources |= {f"{one.info.name}.{key}": source for key, source in found.items()}
+    return tuple(links), sources
+
+
+def _runs(
+    column: ColumnLayers, row: SelectedRow, values: _Values
+) -> tuple[tuple[RunSpec, ...], tuple[tuple[Choice, ...], ...]]:
+    """A cell's runs and choices."""
+    supplied, places = column.suite.supplied, _places(column, row)
+    of_seeds = [{"seed": seed, **column.contents(values.fields, places, seed)} for seed in column.seeds]
+
+    def runs(hyper: Mapping[str, Any], validation: float = 0.0) -> tuple[RunSpec, ...]:
+        method = MethodSpec(name=row.info.name, version=row.info.version, hyper=dict(hyper))
+        with at("run"):
+            first = RunSpec(method=method, validation=validation, **{**values.fields, **of_seeds[0]})
+        assert first.id  # copies with another seed share what it is hashed from
+        every = (first, *(first.model_copy(update=change) for change in of_seeds[1:]))
+        return tuple(supplied.standing_for(run, places) for run in every) if places else every
+
+    if row.entry.validation is None:
+        return runs(values.points[0]), ()
+    pairs = [zip(runs(point), runs(point, row.entry.validation), strict=True) for point in values.points]
+    choices = tuple(tuple(Choice(*pair) for pair in of_seed) for of_seed in zip(*pairs, strict=True))
+    return tuple(first.run for first, *_ in choices), choices
+
+
+def _printed(document: Document, row: str, column: str, stage: Shown) -> Reference | None:
+    """Number that the paper printed there. Without a stage it is that of the one stage that the row shows."""
+    printed = document.reference.get(row, {}).get(column, [])
+    numbers = printed.get(stage, []) if isinstance(printed, dict) else printed
+    if not numbers:
+        return None
+    suspect, inferred = _doubts(document, row, column)
+    mean, spread = (*numbers, None)[:2]
+    text = mean if isinstance(mean, str) else None
+    return Reference(float(mean or 0), None if spread is None else float(spread), suspect, text, inferred)
+
+
+def _doubts(document: Document, row: str, column: str) -> tuple[str | None, str | None]:
+    """Reasons why the paper's number in a cell may be wrong, and settings that were inferred from it.
+
+    What holds in either of the two cells of a derived row or column, holds there.
+    """
+    both = {derived.id: derived.of for derived in document.derived}
+    rows = [one for one in document.row if one.id in both.get(row, (row,))]
+    columns = [one for one in document.column if one.id in both.get(column, (column,))]
+    cells = [(one, other.id) for one in rows for other in columns]
+    why = [*(one.suspect for one in rows), *(one.suspect for one in columns)]
+    tables = document.layer.anywhere(Suspicion, [cell for cell in cells if cell[0].suspect is None])
+    why += [one.why for one in tables]
+    inferred = dict.fromkeys(one.what for one in document.layer.anywhere(Inference, cells))
+    return "; ".join(dict.fromkeys(filter(None, why))) or None, "; ".join(inferred) or None
+
+
+def _follows(document: Document, row: TableRow, column: TableColumn) -> str:
+    """Protocol of a cell's runs, in words."""
+    return next((one.text for one in document.layer.found(Follows, row, column.id)), document.suite.protocol)
+
+
+def _protocol(document: Document, rows: Sequence[TableRow], columns: Sequence[TableColumn]) -> str:
+    """Protocols of the cells in one line: exceptions with their rows and columns, then the suite's."""
+    places: dict[str, list[tuple[str, TableColumn]]] = {}
+    for row in rows:
+        for column in columns:
+            places.setdefault(_follows(document, row, column), []).append((row.id, column))
+    rest = document.suite.protocol
+    if len(places) < 2:
+        return next(iter(places), rest)
+    parts = [f"{_where(there, len(rows), columns)}: {text}" for text, there in places.items() if text != rest]
+    return "; ".join([*parts, *([f"all else: {rest}"] if rest in places else [])])
+
+
+def _where(places: Sequence[tuple[str, TableColumn]], rows: int, columns: Sequence[TableColumn]) -> str:
+    """Cells in words: row ids and columns, without an axis that is complete, complete groups by their name."""
+    ids = list(dict.fromkeys(row for row, _ in places))
+    there = {column.id for _, column in places}
+    groups: dict[str, list[TableColumn]] = {}
+    for column in columns:
+        groups.setdefault(column.group, []).append(column)
+    names: list[str] = []
+    for group, members in groups.items():
+        held = [column for column in members if column.id in there]
+        names += [group] if group and len(held) == len(members) else [column.setting for column in held]
+    parts = [", ".join(ids)] * (len(ids) < rows) + [", ".join(names)] * (len(there) < len(columns))
+    return " on ".join(parts)
+
+
+def _derived(document: Document, rows: Sequence[TableRow], columns: Sequence[TableColumn]) -> tuple[Derived, ...]:
     """The derived rows and columns whose two parts are there."""
-    stages = {row.id: row.stages for row in rows}
+    stages, ids = {row.id: row.stages for row in rows}, [column.id for column in columns]
     found = []
     for d in document.derived:
         first, second = d.of
         if d.axis == "rows" and {first, second} <= stages.keys():
-            places = [(column, stage, d.id, column) for column in columns for stage in stages[first]]
-        elif d.axis == "columns" and {first, second} <= set(columns):
+            places = [(column, stage, d.id, column) for column in ids for stage in stages[first]]
+        elif d.axis == "columns" and {first, second} <= set(ids):
             places = [(row, stage, row, d.id) for row in stages for stage in stages[row]]
         else:
             continue
         references: dict[tuple[str, str], Reference] = {}
         for other, stage, row, column in places:
-            if printed := resolve.printed(document, row, column, stage):
+            if printed := _printed(document, row, column, stage):
                 references[other, stage] = printed
         found.append(Derived(d.id, d.title, d.axis, d.of, references, d.spread and document.layout.spread))
     return tuple(found)
@@ -230,8 +327,8 @@ class Part(NamedTuple):
 
 
 def parts(suites: Iterable[Suite], part: Selection) -> list[Part]:
-    """The selected part of each suite that has runs, as suites of statistics do not. Raises `UsageError`."""
-    return [labelled(suite, expand(suite, part)) for suite in suites if suite.document().statistics is None]
+    """The selected part of each suite. Raises `UsageError`."""
+    return [labelled(suite, expand(suite, part)) for suite in suites]
 
 
 def labelled(suite: Suite, table: Expansion) -> Part:
@@ -248,13 +345,12 @@ def row_labels(suite: Suite, profile: str) -> dict[str, str]:
 
     It is their method, or the row's id where another row has other runs of the same method.
     """
-    table = expand(suite, profile=profile, seeds=suite.document(profile).suite.seeds[:1])
-    runs: dict[str, set[str]] = {}
-    for cell in table.cells:
-        runs.setdefault(cell.row.id, set()).update(spec.id for spec in cell.needed)
-    several = {a.method for a in table.rows for b in table.rows if a.method == b.method and runs[a.id] != runs[b.id]}
-    several |= {cell.row.method for cell in table.cells if cell.runs[0].after}
-    return {row.id: row.id if row.method in several else row.method for row in table.rows}
+    rows, columns = _selected(suite, selection(profile=profile))
+    runs = {row.row.id: (row.entry.validation, [_values(column, row)[:2] for column in columns]) for row in rows}
+    shown = [row.row for row in rows]
+    several = {a.method for a in shown for b in shown if a.method == b.method and runs[a.id] != runs[b.id]}
+    several |= {row.row.method for row in rows if row.before}
+    return {row.id: row.id if row.method in several else row.method for row in shown}
 
 
 def with_columns(parts: Iterable[Part]) -> dict[str, str]:

@@ -18,25 +18,32 @@ from pflbench.suite.strict import TomlTable, check_keys, fault
 
 
 class Scatter(TomlTable):
-    """A client's accuracy against its number of support rows: all seeds' clients in `bins` of about equal numbers."""
+    """A client's accuracy against its number of support rows, over the clients of all seeds."""
 
     kind: Literal["scatter"]
+    """Kind of figure."""
     bins: Positive
+    """Number of bins, of about equal numbers of clients."""
 
 
 class Histogram(TomlTable):
-    """Histogram of clients' numbers of examples over `partitions`, in about `bins` bins, beside the exact law.
+    """Histogram of clients' numbers of examples, beside the exact law.
 
-    Nothing is trained and no data are read: `classes` (labels), `types` (those, or all their subclasses) and `per_type`
-    (training rows of each) say what the published dataset has.
+    Nothing is trained and no data are read: the other keys describe the published dataset.
     """
 
     kind: Literal["histogram"]
+    """Kind of figure."""
     partitions: Positive
+    """Number of partitions that are drawn."""
     classes: Positive
+    """Number of labels of the published dataset."""
     types: Positive
+    """Number of types: the labels, or all their subclasses."""
     per_type: Positive
+    """Number of training rows of each type."""
     bins: Positive
+    """About the number of bins."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Histogram:
@@ -46,22 +53,27 @@ class Histogram(TomlTable):
 
 
 class Classes(TomlTable):
-    """Stacked bars of the examples of each class, for the first `clients` clients. Nothing is trained."""
+    """Stacked bars of the examples of each class, by client. Nothing is trained."""
 
     kind: Literal["classes"]
+    """Kind of figure."""
     clients: Positive = 10
+    """Number of clients that are shown, from the first."""
 
 
 class Kde(TomlTable):
-    """The density of a metric over the clients of all seeds, a curve for each of `rounds`.
-
-    `scale`: divided by the sum over a run's clients ("share"), or by the number of the head's parameters ("dimension").
-    """
+    """Density of a metric over the clients of all seeds."""
 
     kind: Literal["kde"]
+    """Kind of figure."""
     metric: str
+    """Metric of a client."""
     scale: Literal["none", "share", "dimension"] = "none"
+    """Divisor of the metric; `share`: its sum over a run's clients; `dimension`: the number of the head's
+    parameters.
+    """
     rounds: Annotated[list[Positive], Field(min_length=1)]
+    """Rounds, one curve for each."""
     every: Positive
     """Value of `--evaluate-every` for its runs."""
 
@@ -70,6 +82,7 @@ class Curve(TomlTable):
     """Accuracy against the round: the mean over seeds, and its spread."""
 
     kind: Literal["curve"]
+    """Kind of figure."""
     every: Positive
     """Value of `--evaluate-every` for its runs."""
 
@@ -78,20 +91,22 @@ class Steps(TomlTable):
     """Accuracy against the number of fine-tuning steps: the mean over seeds, its spread, and what a round costs."""
 
     kind: Literal["steps"]
+    """Kind of figure."""
 
 
 class Across(TomlTable):
-    """Accuracy against the columns, in one panel: the mean over seeds, its spread, and what the paper printed.
-
-    `x`: what the axis is called; `at`: the number that each column stands at, in their order; without it they stand
-    beside each other under their titles. `y`: the least and the most accuracy shown, where that is not all.
-    """
+    """Accuracy against the columns, in one panel: the mean over seeds, its spread, and the paper's numbers."""
 
     kind: Literal["columns"]
+    """Kind of figure."""
     x: Annotated[str, Field(min_length=1)]
+    """Title of the axis."""
     mark: Literal["bars", "line"] = "bars"
+    """Mark of a value."""
     at: Annotated[list[float], Field(min_length=1)] | None = None
+    """Position of each column, rising; by default they stand beside each other under their titles."""
     y: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
+    """Least and most accuracy shown; by default all."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Across:
@@ -103,16 +118,20 @@ class Across(TomlTable):
 
 
 class Tsne(TomlTable):
-    """Each client's mean features after each of the first `rounds` rounds, a point a round, laid out by t-SNE.
+    """Each client's mean features after each of the first rounds, a point a round, laid out by t-SNE.
 
     A line of panels for each client: for each number of rounds one for every row, and one of all rows together. Needs
-    `evaluation.features`. `seed`: t-SNE's own; runs are those of one of the suite's seeds.
+    `evaluation.features`.
     """
 
     kind: Literal["tsne"]
+    """Kind of figure."""
     rounds: Annotated[list[Positive], Field(min_length=1)]
+    """Numbers of first rounds, one panel for each."""
     perplexity: Rate
+    """Perplexity of t-SNE."""
     seed: Annotated[int, Field(ge=0)]
+    """Seed of t-SNE; runs are those of one of the suite's seeds."""
 
     @model_validator(mode="after")
     def _enough(self) -> Tsne:
@@ -126,9 +145,13 @@ class Sizes(TomlTable):
     """A dataset's numbers of examples and of classes, as the paper printed them."""
 
     total: Positive
+    """Number of examples."""
     train: Positive
+    """Number of training examples."""
     test: Positive
+    """Number of test examples."""
     classes: Positive
+    """Number of classes."""
 
 
 COLUMNS = tuple(Sizes.model_fields)
@@ -136,9 +159,10 @@ COLUMNS = tuple(Sizes.model_fields)
 
 
 class Statistics(TomlTable):
-    """`[statistics]`: every column of the suite becomes a line. `reference`: what the paper printed, by column."""
+    """Count of images: every column of the suite becomes a line."""
 
     reference: dict[str, Sizes] = Field(default_factory=dict)
+    """Numbers that the paper printed, by column."""
 
 
 FromRuns = Scatter | Kde | Curve | Steps | Across | Tsne

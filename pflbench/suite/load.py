@@ -13,16 +13,15 @@ import tomli
 from pflbench.data.root import data_root
 from pflbench.errors import UsageError, unknown
 from pflbench.package import FOLDER
-from pflbench.suite import origins
 from pflbench.suite.defaults import filled, identified
 from pflbench.suite.document import Suite, parse
 from pflbench.suite.expand import expand
 from pflbench.suite.inherit import Shape, extended_file, file_beside, inherited
-from pflbench.suite.own import Equals, Own
-from pflbench.suite.resolve import shared
+from pflbench.suite.layers import check_sources
 from pflbench.suite.scoped import ALONE
 from pflbench.suite.strict import validated
 from pflbench.suite.tuning import check_tuning
+from pflbench.suite.user_supplied import Equals, UserSupplied
 
 
 def folder(package: Path | None = None) -> Path:
@@ -99,20 +98,16 @@ def _check_integers(path: Path, key: str, value: Any) -> None:
         raise UsageError(f"{path}: {key} is an integer of more than 64 bits. Write a smaller one.")
 
 
-def load(name: str, own: Own | None = None) -> Suite:
+def load(name: str, supplied: UserSupplied | None = None) -> Suite:
     """A suite by name or path, every profile of it checked down to each method's hyperparameters.
 
-    A file is read again only if it, or one that it extends, became another since. `own`: as `read` takes it.
+    A file is read again only if it, or one that it extends, became another since. `supplied`: as `read` takes it.
     """
-    suite = read(name, own)
-    checked = replace(suite, own=replace(suite.own, root=None))
+    suite = read(name, supplied)
+    checked = replace(suite, supplied=replace(suite.supplied, root=None))
     for profile in suite.profiles:
-        document = suite.document(profile)
-        if document.statistics is None:
-            expand(checked, profile=profile, seeds=document.suite.seeds[:1])
-        for index in range(len(document.column) if document.statistics else 0):
-            shared(checked, document, index)
-    origins.check(checked)
+        expand(checked, profile=profile, seeds=suite.document(profile).suite.seeds[:1])
+    check_sources(checked)
     check_tuning(checked)
     return suite
 
@@ -122,20 +117,20 @@ def loaded(suites: Sequence[str], data_dir: str | Path | None) -> list[Suite]:
 
     User-supplied data are looked for below the data root. Raises `UsageError`.
     """
-    return [load(name, Own(data_root(data_dir), imports=True)) for name in required(suites)]
+    return [load(name, UserSupplied(data_root(data_dir), imports=True)) for name in required(suites)]
 
 
 def standing(suites: Iterable[Suite], equals: Equals) -> list[Suite]:
     """The suites, where finished runs stand for those whose code differs in comments alone."""
-    return [replace(suite, own=replace(suite.own, equals=equals)) for suite in suites]
+    return [replace(suite, supplied=replace(suite.supplied, equals=equals)) for suite in suites]
 
 
-def read(name: str, own: Own | None = None) -> Suite:
+def read(name: str, supplied: UserSupplied | None = None) -> Suite:
     """A suite by name or path, of which only the files are checked: `expand` finds the other errors.
 
-    `own`: where what it names of the user's own is looked for, and data are; as a rule here, in the data root.
+    `supplied`: access to user-supplied code and data; by default in the data root.
     """
-    return replace(_read(find(name), ()).suite, called=name, own=own or Own(data_root()))
+    return replace(_read(find(name), ()).suite, called=name, supplied=supplied or UserSupplied(data_root()))
 
 
 _Stamp = tuple[Path, int, int, int]

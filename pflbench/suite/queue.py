@@ -15,10 +15,10 @@ from pflbench.spec import RunSpec
 from pflbench.suite.cells import Expansion
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load, read_toml
-from pflbench.suite.own import Own
+from pflbench.suite.rows import anchored
 from pflbench.suite.scoped import Names
-from pflbench.suite.select import anchored
 from pflbench.suite.strict import TomlTable, at, fault, validated
+from pflbench.suite.user_supplied import UserSupplied
 from pflbench.units import seed_text
 
 
@@ -85,15 +85,15 @@ class QueueItem:
         return list(found.values())
 
 
-def read_queue(path: Path, own: Own | None = None) -> list[QueueItem]:
+def read_queue(path: Path, supplied: UserSupplied | None = None) -> list[QueueItem]:
     """The entries of a queue file, in its order. Raises `UsageError` with the file and key of every mistake.
 
-    Suite files and methods in files are found relative to the queue file. `own`: as `load` takes it.
+    Suite files and methods in files are found relative to the queue file. `supplied`: as `load` takes it.
     """
     if not path.is_file():
         raise UsageError(f"There is no queue file {str(path)!r}; name one with --file.")
     entries = validated(QueueFile, read_toml(path), f"{path}: ").entry
-    once = cache(lambda name: load(name, own))
+    once = cache(lambda name: load(name, supplied))
     items = []
     for i, entry in enumerate(entries):
         with at(f"{path}: entry[{i}]"):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import re
 import reprlib
-from typing import Annotated, Any, Literal
+from itertools import pairwise
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from pflbench.errors import UsageError
 from pflbench.spec import Positive
 from pflbench.stages import SHOWN, Shown
-from pflbench.suite.halving import parse_halving
 from pflbench.suite.scoped import Note
 from pflbench.suite.sources import Settled, Source, Sources
 from pflbench.suite.strict import TomlTable, check_keys, check_names, fault
@@ -34,14 +34,17 @@ def _short_for(key: str) -> BeforeValidator:
 
 
 class Sourced(TomlTable):
-    """A hyperparameter's value and where it comes from, or the row and hyperparameter that it is always like.
+    """Value of a hyperparameter with its source, or another row's hyperparameter that it is always like.
 
-    With `like` the source is the other one's, unless it is given.
+    With `like`, a missing source is the other one's.
     """
 
     value: Annotated[Any, AfterValidator(_scalar)] = None
+    """Value; `"none"` unsets an inherited one."""
     source: Source | None = None
+    """Source of the value."""
     like: str | None = None
+    """Other row and hyperparameter, `row.key`, whose value and source it always has."""
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Sourced:
@@ -54,10 +57,12 @@ class Sourced(TomlTable):
 
 
 class Candidates(TomlTable):
-    """The values of a hyperparameter that a grid tries, and where they come from."""
+    """Values of a hyperparameter that a grid tries."""
 
     value: Annotated[list[Annotated[Any, AfterValidator(_scalar)]], Field(min_length=1)]
+    """Values that are tried."""
     source: Source | None = None
+    """Source of the values."""
 
 
 Hyper = dict[str, Annotated[Sourced, _short_for("value")]]
@@ -68,36 +73,45 @@ class Runs(TomlTable):
     """Number of runs behind a paper's numbers."""
 
     value: Annotated[int, Field(ge=2)]
+    """Number of runs."""
     source: Source
+    """Source of the number."""
 
 
 class Spread(TomlTable):
-    """Meaning of ±. `each-step`: the spread at each reported step, averaged; `mean`: the spread of the seeds' means.
-
-    `paper`: what the ± that the paper printed is, in words; `n`: over how many runs that is, with its source.
-    """
+    """Meaning of ±."""
 
     kind: Literal["std", "sem"]
+    """Standard deviation or standard error of the mean."""
     ddof: Literal[0, 1] = 1
+    """Delta degrees of freedom: 1 divides by n − 1, 0 by n."""
     of: Literal["mean", "each-step"] = "mean"
+    """`mean`: the spread of the seeds' means. `each-step`: the spreads at the reported steps, averaged."""
     paper: str = ""
+    """Meaning of the ± that the paper printed, in words."""
     n: Runs | None = None
+    """Number of runs behind the paper's ±."""
 
 
 class SuiteTable(TomlTable):
-    """`[suite]`. `extends` is resolved before the file is checked, see `inherit`.
-
-    `protocol`: what its runs follow, in words, as the line under the table has it.
-    """
+    """Name, paper, protocol and seeds of the suite. `extends` and `like` are resolved before, see `inherit`."""
 
     name: Id
+    """Id of the suite; by default the file's name."""
     title: str
+    """Title of the table; by default the name."""
     paper: str
+    """Paper of the printed numbers; `"none"`: the table is compared with no paper."""
     protocol: Annotated[str, Field(min_length=1)]
+    """Protocol of the runs in words, for the line under the table."""
     seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+    """Seeds of every column."""
     spread: Spread
+    """Meaning of ±."""
     notes: list[Annotated[Note, _short_for("text")]] = Field(default_factory=list)
+    """Sentences below the table."""
     extends: str | None = None
+    """Other suite, by name or file, from which this one inherits."""
 
 
 def _query(value: Any) -> Any:
@@ -113,46 +127,66 @@ Mean = Literal["clients", "examples"]
 
 
 class FederationKeys(Settled):
-    """The keys of `[federation]`, each optional: what a column may override."""
+    """Clients and their data, each key optional: a column's overrides."""
 
     clients: Positive | None = None
+    """Number of clients."""
     training_clients: Positive | None = None
+    """Number of clients that take part in training; by default all."""
     cohort: Positive | None = None
+    """Number of clients sampled for a round; by default all training clients."""
     query: Query | None = None
+    """Share of a client's examples that it is scored on; `"test-split"`: test images of the types it holds;
+    `"partition"`: as the partition deals.
+    """
     arrival: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Chance that an upload reaches the server, at least two in a round."""
     weights: Literal["uniform", "examples"] | None = None
+    """Weights of the server's mean."""
     batches: Literal["static", "reshuffled"] | None = None
+    """`static`: minibatches are cut once. `reshuffled`: they are cut anew in every epoch."""
     augment: Literal["none", "crop-flip"] | None = None
+    """Change of training images; `crop-flip`: a random crop with 4 pixels of padding and a flip."""
     tail: Literal["drop", "keep"] | None = None
+    """A client's last short minibatch; reshuffled passes keep it."""
     tiny_client: Literal["single-batch", "error"] | None = None
+    """A client with fewer examples than one minibatch."""
     draws: Literal["shared", "per-method"] | None = None
+    """`shared`: all methods of a seed have the same splits, minibatches and cohorts. `per-method`: each has its own,
+    so rows cannot be paired.
+    """
 
 
 class FederationTable(FederationKeys):
-    """`[federation]`: shared by every column. Without a number of them, all clients train; they are the cohort."""
+    """Clients and their data, shared by every column."""
 
     clients: Positive
     query: Query
 
 
 class FinetuneKeys(Settled):
-    """Test-time fine-tuning, each key optional; the later of suite, column and method wins."""
+    """Test-time fine-tuning, each key optional. The nearest of suite, column, method and row wins."""
 
     steps: Positive | None = None
+    """Number of steps."""
     lr: Rate | None = None
+    """Learning rate of the first step."""
     decay: Rate | None = None
+    """Factor of the learning rate after every `every` steps."""
     every: Positive | None = None
+    """Number of steps between two decays."""
     optimizer: Literal["sgd"] | None = None
+    """Optimizer."""
 
 
 class FinetuneTable(FinetuneKeys):
-    """`evaluation.finetune`."""
+    """Fine-tuning of a client before it is scored."""
 
     steps: Positive
 
 
 class ColumnFinetune(FinetuneKeys):
-    """`column.finetune`: overrides for everyone, and under a method's name (`cafeme.lr = 0.01`) for that method."""
+    """Overrides for everyone, and under the name of a method or row (`cafeme.lr = 0.01`) for that one."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, FinetuneKeys] = Field(init=False)
@@ -167,21 +201,34 @@ class Report(TomlTable):
     """Fine-tuning steps that a cell averages."""
 
     steps: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+    """Fine-tuning steps; 0 is the model before the first."""
 
 
 class Evaluation(TomlTable):
-    """`[evaluation]`: who is scored, and how. `mean` is how a table reads the scores, and trains nothing again."""
+    """Clients that are scored, and the rule."""
 
     clients: Literal["held-out", "training", "all"]
+    """Clients that are scored."""
     average: Literal["batches", "examples"]
+    """`examples`: a client's accuracy is correct / count. `batches`: the mean accuracy of its minibatches."""
     first: Positive | None = None
+    """Number of clients that are scored, in the order of their numbers; by default all."""
     global_on: Literal["clients", "test-set"] = "clients"
+    """`clients`: the global model is scored on each client's query. `test-set`: once on the whole test split."""
     moment: Literal["after-aggregation", "before-aggregation"] = "after-aggregation"
+    """Moment at which personal models are scored: put together after aggregation, or as training leaves them before
+    it.
+    """
     last: Positive = 1
+    """Number of last rounds that are scored; a cell is the mean over them."""
     features: bool = False
+    """True stores the mean features of each personal model."""
     mean: Mean = "clients"
+    """`clients`: each client counts the same. `examples`: weighted by its test examples. It changes no run."""
     finetune: FinetuneTable | None = None
+    """Fine-tuning before a client is scored."""
     report: Report | None = None
+    """Fine-tuning steps that a cell averages; by default the last."""
 
 
 class NamedTable(TomlTable):
@@ -190,6 +237,7 @@ class NamedTable(TomlTable):
     model_config = ConfigDict(extra="allow")
 
     name: str
+    """Built-in name, or `file.py:Class`; the other keys are its options."""
 
     @model_validator(mode="before")
     @classmethod
@@ -206,63 +254,86 @@ class NamedTable(TomlTable):
 
 
 class Subset(TomlTable):
-    """Whose scores a column reads: those of the clients with the fewest examples."""
+    """Clients with the fewest examples, whose scores alone a column reads."""
 
     smallest: Positive
+    """Number of clients."""
 
 
 class Column(FederationKeys):
-    """`[[column]]`: one setting. `report` and `subset` are how it is read; `like` is resolved before, see `inherit`.
-
-    `seeds`: instead of the suite's; a profile's seeds stand in place of both.
-    `suspect`: why the paper's numbers in it cannot be compared with. `sources`: as the suite's, for this column alone.
-    """
+    """Setting: dataset, partition, network and lengths. `report` and `subset` change no run."""
 
     id: Id
+    """Id of the column."""
     group: str = ""
+    """Title above columns that stand together."""
     title: str
+    """Title; by default the id."""
     seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | None = None
+    """Seeds instead of the suite's; a profile's seeds replace both."""
     dataset: NamedTable
+    """Dataset and its options."""
     partition: NamedTable
+    """Partition and its options."""
     model: str
+    """Network: a built-in name or `file.py:function`."""
     rounds: Positive
+    """Number of rounds."""
     batch: Positive
+    """Size of a minibatch."""
     hyper: dict[str, Hyper] = Field(default_factory=dict)
+    """Hyperparameters by method or row id."""
     finetune: ColumnFinetune = Field(default_factory=ColumnFinetune)
+    """Fine-tuning in this column, for all or by method or row id."""
     suspect: str | None = None
+    """Reason why the paper's numbers here cannot be compared."""
     sources: Sources = Field(default_factory=dict)
+    """Sources of values that the file does not write out, for this column."""
     report: Report | None = None
+    """Fine-tuning steps that its cells average, instead of the suite's."""
     subset: Subset | None = None
+    """Clients whose scores it reads; by default all that are scored."""
     like: str | None = None
+    """Other column, of this file or the extended one, whose keys it inherits."""
 
 
 class Row(Settled):
-    """`[[row]]`: a method, seen at one stage or several. `method` is an id, or a reference relative to the suite file.
+    """Method, shown at one stage or several.
 
-    With both, its runs are scored at all `stages`, of which the table shows `stage`. `scored`: stages that its runs are
-    scored at as far as the method has them, shown or not; a row that is like one of an extended suite has that suite's,
-    so that the two have the same runs.
-    `after`: the row from whose last model its runs start, in place of the seed's initial one; that row may be after
-    another one. `suspect`: as a column's, in place of every `[[suspect]]` on the row.
-    With a grid, `select` says how each client's point of it is chosen, on the `validation` share of its support.
-    `name`: the title that reports show in place of a paper's "Ours".
+    With `stage` and `stages`, its runs are scored at all `stages`, and the table shows `stage`. A row that is like one
+    of an extended suite is scored at that suite's stages, so that the two have the same runs.
     """
 
     id: Id
+    """Id of the row; by default the method's name."""
     title: str
+    """Title; by default the id."""
     name: str = ""
+    """Title that reports show in place of a paper's "Ours"."""
     method: str
+    """Method: a built-in id, `module:Class`, or `file.py:Class` relative to the suite file."""
     stage: Shown | None = None
+    """Stage that the table shows."""
     stages: Annotated[list[Shown], Field(min_length=1)] | None = None
+    """All stages at which its runs are scored, and which `layout.stages` may show."""
     scored: list[Shown] = Field(default_factory=list)
+    """Further stages at which its runs are scored, if the method has them; shown or not."""
     rounds: Positive | None = None
+    """Number of rounds, instead of the columns'."""
     after: str | None = None
+    """Row from whose last model its runs start, in place of the seed's initial one; it may be after another."""
     hyper: Hyper = Field(default_factory=dict)
+    """Hyperparameters of this row."""
     grid: Grid = Field(default_factory=dict)
+    """Values among which each client chooses."""
     select: Literal["hold-out"] | None = None
+    """Rule by which a client chooses its point of the grid."""
     validation: Share | None = None
+    """Share of a client's support on which it chooses."""
     suspect: str | None = None
+    """Reason why the paper's numbers here cannot be compared; it replaces every `[[suspect]]` on the row."""
     like: str | None = None
+    """Other row, of this file or the extended one, whose keys it inherits."""
 
     @property
     def named(self) -> list[Shown]:
@@ -297,32 +368,37 @@ def _by_stage(value: Any) -> Any:
 
 
 class LayoutTable(TomlTable):
-    """`[layout]`. `stages`: each column shows these, under these titles. `blocks`: rows once per group of columns.
-
-    `costs`: the footer tells what a round costs each row. `spread`: a spread stands behind each number. `beside`: a
-    suite's name or the path of its file, whose numbers stand beside these, in the same rows and columns by id.
-    """
+    """Layout of the table."""
 
     decimals: Annotated[int, Field(ge=0, le=6)] = 2
+    """Number of decimals."""
     bold: Literal["best-per-column", "none"] = "best-per-column"
+    """Number that is printed bold."""
     stages: Annotated[dict[Shown, str], BeforeValidator(_by_stage)] = Field(default_factory=dict)
+    """Stages that each column shows side by side, with their titles."""
     blocks: Literal["group", "none"] = "none"
+    """`group`: the rows stand once for each group of columns."""
     costs: bool = False
+    """True: the footer has the costs of a round for each row."""
     spread: bool = True
+    """False: no ± stands behind numbers."""
     beside: str | None = None
+    """Other suite, by name or file, whose numbers stand beside these in the same rows and columns."""
 
 
 class DerivedTable(TomlTable):
-    """`[[derived]]`: a row that is the difference of two rows, or a column that is that of two columns.
-
-    `spread`: a spread stands behind each difference, if the table has one behind its numbers.
-    """
+    """Row that is the difference of two rows, or column that is the difference of two columns."""
 
     id: Id
+    """Id of the new row or column."""
     title: str
+    """Title."""
     spread: bool = True
+    """False: no ± stands behind the differences."""
     rows: Annotated[list[str], Field(min_length=2, max_length=2)] | None = None
+    """Two row ids: the first minus the second."""
     columns: Annotated[list[str], Field(min_length=2, max_length=2)] | None = None
+    """Two column ids: the first minus the second."""
 
     @property
     def axis(self) -> Literal["rows", "columns"]:
@@ -378,6 +454,30 @@ def _with_finetuning(value: Any) -> Any:
     return rest | {f"finetune.{key}": one for key, one in value["finetune"].items()}
 
 
+class Rung(NamedTuple):
+    """At most `trials` trials, each of `rounds` rounds from the start."""
+
+    trials: int
+    rounds: int
+
+
+def parse_halving(text: str) -> tuple[Rung, ...]:
+    """The rungs in `"12@3,4@10"`: all twelve trials after three rounds, the best four again after ten.
+
+    Raises `UsageError` where that is not what it says, or a rung does not have fewer trials and more rounds.
+    """
+    rungs = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*([1-9][0-9]*)\s*@\s*([1-9][0-9]*)\s*", part)
+        if match is None:
+            raise UsageError(f"{text!r} is no list of rungs: write trials@rounds, as in 12@3,4@10.")
+        rungs.append(Rung(int(match[1]), int(match[2])))
+    for before, after in pairwise(rungs):
+        if not (after.trials < before.trials and after.rounds > before.rounds):
+            raise UsageError(f"{text!r}: each rung has fewer trials than the one before, and more rounds.")
+    return tuple(rungs)
+
+
 def _halving(text: str) -> str:
     try:
         parse_halving(text)
@@ -393,23 +493,28 @@ Point = Annotated[
 
 
 class Tune(TomlTable):
-    """`[tune]`: what `pflbench tune` tries. `reduced` names the keys of a method's grid that its cheap search varies.
-
-    `columns` are tuned if none is asked for, with `seed` or with all `seeds`; trials are scored on a `validation` share
-    of the support. `points` are in place of a grid: the trials one by one. `finetune.lr` is a key like the others.
-    With `halving` (`"12@3,4@10"`, see `halving`), grids are taken whole, and each row is tuned for itself. `read`, by
-    method or row id: the scored rounds that chose the suite's values, where it was not the last one alone.
-    """
+    """Trials of `pflbench tune`."""
 
     seed: Annotated[int, Field(ge=0)] = 41
+    """Seed of the trials; the suite's own are refused."""
     seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | None = None
+    """Seeds of the trials, instead of one."""
     validation: Share = 0.1
+    """Share of the support on which trials are scored."""
     columns: list[str] = Field(default_factory=list)
+    """Columns that are tuned unless the command names others."""
     grid: dict[str, TunedGrid] = Field(default_factory=dict)
+    """Values of each hyperparameter by method or row id; `finetune.lr` is a key like the others."""
     points: dict[str, Annotated[list[Point], Field(min_length=2)]] = Field(default_factory=dict)
+    """Trials one by one, in place of a grid."""
     reduced: dict[str, Annotated[list[str], Field(min_length=1)]] = Field(default_factory=dict)
+    """Keys of a method's grid that the cheap search varies."""
     halving: Annotated[str, AfterValidator(_halving)] | None = None
+    """Rungs of successive halving, `"12@3,4@10"`: 12 trials for 3 rounds, the best 4 again for 10. Each row is then
+    tuned for itself.
+    """
     read: dict[str, Literal["last", "last-10"]] = Field(default_factory=dict)
+    """Scored rounds that chose the suite's values, by method or row id; by default the last."""
 
     @property
     def all_seeds(self) -> tuple[int, ...]:
@@ -435,11 +540,17 @@ class Tune(TomlTable):
 
 
 class Profile(TomlTable):
-    """`[profile.<name>]`: overrides; tables merge, all else is replaced. `column."*"` reaches every column first."""
+    """Overrides of the file. Tables merge; all else is replaced."""
 
     seeds: list[int] | None = None
+    """Seeds, instead of the suite's and the columns'."""
     notes: list[Any] | None = None
+    """Notes, instead of the suite's."""
     federation: dict[str, Any] = Field(default_factory=dict)
+    """Overrides of `[federation]`."""
     evaluation: dict[str, Any] = Field(default_factory=dict)
+    """Overrides of `[evaluation]`."""
     hyper: dict[str, Any] = Field(default_factory=dict)
+    """Overrides of `[hyper]`."""
     column: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Overrides of columns by id; `"*"` reaches every column first."""

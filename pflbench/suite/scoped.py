@@ -31,8 +31,11 @@ class Scoped(TomlTable):
     """Rows, by id or by their method, and columns, by id. Left out, an axis means all of it."""
 
     rows: Names | None = None
+    """Row ids; by default all rows."""
     methods: Names | None = None
+    """Methods of rows; by default all."""
     columns: Names | None = None
+    """Column ids; by default all columns."""
 
     @property
     def about_rows(self) -> bool:
@@ -52,10 +55,12 @@ class Scoped(TomlTable):
 
 
 class Note(Scoped):
-    """A sentence below the table. `what`: in a suite that extends this one, a note of the same `what` replaces it."""
+    """Sentence below the table."""
 
     text: str
+    """Sentence below the table."""
     what: str | None = None
+    """Subject; in a suite that extends this one, a note of the same `what` replaces it."""
 
     @property
     def replaces(self) -> str | None:
@@ -77,38 +82,43 @@ class _Somewhere(Scoped):
 
 
 class Suspicion(_Somewhere):
-    """`[[suspect]]`: why the paper's numbers there may not be what they seem."""
+    """Suspicion that the paper's numbers there may not be what they seem."""
 
     why: str
+    """Reason why the paper's numbers there may not be what they seem."""
 
 
 class Inference(_Somewhere):
-    """`[[inferred]]`: a setting that was inferred from the paper's numbers there, so that they compare with nothing."""
+    """Setting that was inferred from the paper's numbers there, so that they compare with nothing."""
 
     what: str
+    """Setting that was inferred."""
 
 
 class Follows(_Somewhere):
-    """`[[follows]]`: what the runs there follow, where it is not `suite.protocol`."""
+    """Protocol of the runs there, where it is not `suite.protocol`."""
 
     text: str
+    """Protocol, in words."""
 
 
 class Departure(Scoped):
-    """`[[departure]]`: a difference from the paper's text: what it is about, what the paper says, what is done here.
-
-    `paper` begins with "not said" where the text is silent. `code`: what the authors' code does, where we do not follow
-    it. `source`: where ours comes from. `grave`: it can decide how the number is to be read, so conclusions name it.
-    `unequal`: it treats rows unlike each other, so that their table says so and leads to the one on equal terms.
-    """
+    """Difference from the paper's text."""
 
     what: str
+    """Subject of the departure."""
     paper: str
+    """Statement of the paper; it begins with "not said" where the text is silent."""
     here: str
+    """Choice that is made here."""
     source: Source
+    """Source of this choice."""
     code: str = ""
+    """Choice of the authors' code, where it is not followed."""
     grave: bool = False
+    """True: it can decide how the number is to be read, so conclusions name it."""
     unequal: bool = False
+    """True: it treats rows unlike each other, so their table says so and leads to the one on equal terms."""
 
     @property
     def replaces(self) -> str:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-from pflbench.suite.document import Document
-from pflbench.suite.schema import Column
+from pflbench.suite.cells import Shortfall
+from pflbench.suite.layers import ColumnLayers
+from pflbench.suite.schema import Evaluation, FederationKeys
 
-_PRESENTED = ("id", "group", "title", "seeds", "suspect", "sources", "report", "subset", "like")
-"""Keys of a column that change no run."""
 _COHORT = ("training_clients", "cohort")
 _WORDS = {
     "partition": "partitions",
@@ -21,98 +18,55 @@ _WORDS = {
     **dict.fromkeys(_COHORT, "cohorts"),
 }
 """Words for keys; any other key is called by its name."""
-Pairs = Sequence[tuple[Column, Column]]
-"""Columns of the paper's protocol, each with what a profile makes of it."""
+_TRAINED = (*(key for key in FederationKeys.model_fields if key != "clients"), "partition", "model", "batch", "hyper")
+_SCORED = tuple(key for key in Evaluation.model_fields if key not in ("first", "last", "finetune", "report"))
+"""Keys of a column and of `[evaluation]` that change runs or numbers, but for those with words of their own."""
 
 
-@dataclass(frozen=True)
-class Shortfall:
-    """Differences of a table from its suite's whole protocol, in words; empty if there are none.
-
-    `rounds`, `seeds` and `columns` read like "3 of 5 seeds"; `other` names all other differences of its runs.
-    """
-
-    rounds: str = ""
-    seeds: str = ""
-    columns: str = ""
-    other: tuple[str, ...] = ()
-    longer: bool = False
-    """True if runs have more rounds than the protocol's."""
-
-    @property
-    def kind(self) -> str:
-        """The relation of its runs to the protocol, in words."""
-        return "other rounds than the protocol's" if self.longer else "less than the whole protocol"
-
-    @property
-    def counts(self) -> tuple[str, ...]:
-        """The numbers of rounds, seeds and columns, for a title."""
-        return tuple(text for text in (self.rounds, self.seeds, self.columns) if text)
-
-    @property
-    def runs(self) -> str:
-        """The differences of its runs from the protocol's; empty if there are none."""
-        return "; ".join(text for text in (self.rounds, *self.other) if text)
-
-
-def shortfall(
-    paper: Document, document: Document, columns: Mapping[int, Sequence[int]], rounds: int | None
-) -> Shortfall:
-    """The differences of these columns of a suite under a profile; `paper` is the suite without one.
-
-    `columns`: the seeds of each, by its index. `rounds`: asked for instead of each column's; None: each column's own.
-    """
-    pairs = [(paper.column[index], document.column[index]) for index in columns]
-    trained = [(column.rounds if rounds is None else rounds, whole.rounds) for whole, column in pairs if paper.row]
-    seeds = [(len(chosen), len(paper.seeds(paper.column[index]))) for index, chosen in columns.items()]
+def shortfall(columns: Sequence[ColumnLayers]) -> Shortfall:
+    """The differences of these columns, under their profile and selection, from the whole suite."""
+    paper = columns[0].whole.document
+    trained = [(one.settings["rounds"], one.whole.entry.rounds) for one in columns if paper.row]
+    seeds = [(len(one.seeds), len(paper.seeds(one.whole.entry))) for one in columns]
     return Shortfall(
         rounds=_of(trained, "rounds"),
         seeds=_of([(few, every) for few, every in seeds if few < every], "seeds"),
-        columns=f"{len(pairs)} of {len(paper.column)} columns" if len(pairs) < len(paper.column) else "",
+        columns=f"{len(columns)} of {len(paper.column)} columns" if len(columns) < len(paper.column) else "",
         longer=any(number > whole for number, whole in trained),
-        other=tuple(text for text in (*_trained(paper, document, pairs), *_scored(paper, document, pairs)) if text),
+        other=tuple(filter(None, (*_trained(columns), *(_scored(columns) if paper.row else ())))),
     )
 
 
-def stand_in(whole: Column, column: Column) -> str:
-    """The dataset that a profile puts in the place of the paper's; empty if it is the paper's."""
-    return "" if column.dataset.name == whole.dataset.name else column.dataset.name
-
-
-def _trained(paper: Document, document: Document, pairs: Pairs) -> Iterable[str]:
+def _trained(columns: Sequence[ColumnLayers]) -> Iterable[str]:
     """The differences of federations and training."""
     placed: dict[str, dict[str, None]] = {}
-    for whole, column in pairs:
-        if name := stand_in(whole, column):
-            placed.setdefault(name, {})[whole.dataset.name] = None
+    for one in columns:
+        if name := one.stand_in:
+            placed.setdefault(name, {})[one.whole.entry.dataset.name] = None
     yield ", ".join(f"{name} for {_listed(list(replaced))}" for name, replaced in placed.items())
-    everybody, fewer = paper.federation.clients, document.federation.clients
-    clients = _of([(column.clients or fewer, whole.clients or everybody) for whole, column in pairs], "clients")
+    clients = _of([(one.value("clients"), one.whole.value("clients")) for one in columns], "clients")
     yield clients
-    known = ("rounds", "dataset", "clients", "finetune", *_PRESENTED, *(_COHORT if clients else ()))
-    keys = [key for whole, column in pairs for key in _differing(whole, column, known)]
-    if any(whole.dataset != column.dataset and not stand_in(whole, column) for whole, column in pairs):
+    counted = _COHORT if clients else ()
+    keys = [key for one in columns for key in _TRAINED if key not in counted and one.value(key) != one.whole.value(key)]
+    if any(one.entry.dataset != one.whole.entry.dataset and not one.stand_in for one in columns):
         keys.append("dataset")
-    if document.hyper != paper.hyper:
+    if columns[0].document.hyper != columns[0].whole.document.hyper:
         keys.append("hyper")
-    keys += _differing(paper.federation, document.federation, known)
     words = dict.fromkeys(_WORDS.get(key, key) for key in keys)
     yield f"other {_listed(list(words))}" if words else ""
 
 
-def _scored(paper: Document, document: Document, pairs: Pairs) -> Iterable[str]:
-    """The differences of scoring, if anything is trained."""
-    if not paper.row:
-        return
-    before, after = paper.evaluation, document.evaluation
+def _scored(columns: Sequence[ColumnLayers]) -> Iterable[str]:
+    """The differences of scoring."""
+    before, after = columns[0].whole.document.evaluation, columns[0].document.evaluation
     yield f"only the first {_first(after.first)} scored" if after.first and after.first != before.first else ""
     theirs, ours = before.finetune, after.finetune
     every, fewer = (rule.steps if rule else None for rule in (theirs, ours))
-    steps = [(column.finetune.steps or fewer, whole.finetune.steps or every) for whole, column in pairs]
-    yield _of(steps, "fine-tuning steps")
+    pairs = [(one.entry.finetune, one.whole.entry.finetune) for one in columns]
+    yield _of([(rule.steps or fewer, whole.steps or every) for rule, whole in pairs], "fine-tuning steps")
     yield _of([(after.last, before.last)], "last rounds read")
-    keys = _differing(before, after, ("first", "last", "finetune", "report"))
-    rules = [(ours, theirs), *((column.finetune, whole.finetune) for whole, column in pairs)]
+    keys = [key for key in _SCORED if getattr(before, key) != getattr(after, key)]
+    rules = [(ours, theirs), *pairs]
     if any((a and a.model_dump(exclude={"steps"})) != (b and b.model_dump(exclude={"steps"})) for a, b in rules):
         keys.append("fine-tuning")
     yield f"other {_listed(keys)}" if keys else ""
@@ -130,11 +84,6 @@ def _of(pairs: Iterable[tuple[int | None, int | None]], what: str) -> str:
 
 def _first(clients: int) -> str:
     return "client" if clients == 1 else f"{clients} clients"
-
-
-def _differing(a: Any, b: Any, known: Sequence[str]) -> list[str]:
-    """The keys at which two tables of a suite file differ, but for those known."""
-    return [key for key in type(a).model_fields if key not in known and getattr(a, key) != getattr(b, key)]
 
 
 def _listed(words: Sequence[str]) -> str:

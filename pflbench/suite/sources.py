@@ -16,6 +16,9 @@ from pflbench.suite.strict import TomlTable, check_keys, fault
 Source = Literal["paper", "code", "inferred", "guess", "tuned"]
 KNOWN: tuple[str, ...] = get_args(Source)
 
+PROFILE = "profile"
+"""Source of a value that a profile has in place of the whole protocol's."""
+
 SETTINGS = (
     "model",
     "batch",

@@ -16,14 +16,14 @@ from pflbench.names import Places
 from pflbench.selection import EVERYTHING, Choices, Selection
 from pflbench.spec import RunSpec
 from pflbench.stages import Shown
-from pflbench.suite import resolve
 from pflbench.suite.cells import Expansion, ReadAs, Reading, TableColumn
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.expand import expand
-from pflbench.suite.halving import Rung, parse_halving
-from pflbench.suite.own import Own
-from pflbench.suite.select import SelectedRow, all_known, select_rows, suite_rows
+from pflbench.suite.layers import FINETUNE_OPTIONS, Override, candidates, check_distinct, parse_overrides
+from pflbench.suite.rows import SelectedRow, all_known, select_rows, suite_rows
+from pflbench.suite.schema import Rung, Tune, parse_halving
 from pflbench.suite.strict import at
+from pflbench.suite.user_supplied import UserSupplied
 
 Grid = dict[str, list[Any]]
 Points = list[dict[str, Any]]
@@ -55,22 +55,30 @@ class Trial(NamedTuple):
 class Search:
     """The trials of a method in a column, of a grid with its first key changing slowest.
 
-    They are compared by their scores, read as `reading` says. `grid`: the values of each key that are tried; `listed`:
-    in points that the suite names one by one. `rungs`: of which the trials are halved, empty without. `apart`: the
-    suite tunes each row for itself. `selected` is the method's row; `guest`: it is none of the suite's. `places`: where
-    the user's own code is.
+    They are compared by their scores, read as `reading` says. `listed`: the suite names its points one by one. `rungs`:
+    of which the trials are halved, empty without. `apart`: the suite tunes each row for itself. `selected`: the
+    method's row. `places`: paths of user-supplied code.
     """
 
     column: TableColumn
     selected: SelectedRow
-    guest: bool
-    grid: Mapping[str, Sequence[Any]]
     reading: Reading
     trials: list[Trial]
     places: Places
     rungs: tuple[Rung, ...] = ()
     listed: bool = False
     apart: bool = False
+
+    @property
+    def guest(self) -> bool:
+        """True if its row is none of the suite's."""
+        return not self.selected.place
+
+    @property
+    def grid(self) -> dict[str, list[Any]]:
+        """Values of each key that are tried."""
+        points = [trial.values for trial in self.trials]
+        return {key: list(dict.fromkeys(point[key] for point in points)) for key in points[0]}
 
     @property
     def name(self) -> str:
@@ -83,8 +91,8 @@ class Search:
         return f"{self.reading.stage}{', last ten scored rounds' if self.reading.read_as == 'last-10' else ''}"
 
     @property
-    def own(self) -> set[str]:
-        """Hyperparameters of which the row has values of its own, stronger than the column's."""
+    def row_values(self) -> set[str]:
+        """Hyperparameters that the row itself gives a value, stronger than the column's."""
         return set(self.selected.entry.hyper)
 
 
@@ -151,30 +159,48 @@ def searches(
     tune = document.tune
     seeds = part.seeds or (tune.all_seeds if seed is None else (seed,))
     _check_seeds(seeds, (*document.all_seeds, *suite.document().all_seeds))
-    if not (part.columns or tune.columns):
+    if not (columns := part.columns or tune.columns):
         raise UsageError(f"{suite.path} does not say which columns it tunes: name one with --column.")
-    own = suite_rows(suite, document)
-    selected = _row(own, method, document, suite.own)
-    guest = selected not in own
-    (fixed,) = resolve.overridden(document, part.overrides, [selected])
-    varied = Varied(suite, document, selected, {*fixed.hyper, *(f"{FINETUNE}{key}" for key in fixed.finetune)})
-    points = varied.asked(grid) if grid else varied.suggested(full)
+    selected = _row(suite_rows(suite, document), method, document, suite.supplied)
+    fixed = _fixed(parse_overrides(document, part.overrides, [selected]), selected)
+    name, points = suites_points(suite, document, selected)
+    if grid:
+        points = _typed(grid, selected, document, fixed)
+    elif points:
+        keys = [key for key in _keys(suite, tune, selected, name, list(points[0]), full) if key not in fixed]
+        points = _kept(points, keys, full=name in tune.grid)
+    else:
+        raise UsageError(f"{suite.path} has no grid for {selected.info.name}. {_GIVE}.")
     rungs = _rungs(tune.halving if halving is None else halving, len(points))
-    rows, methods = ((), (method,)) if guest else ((selected.row.id,), ())
-    asked = part.but(rows=rows, methods=methods, columns=part.columns or tune.columns, seeds=seeds)
-    table = expand(suite, asked, overrides=[*asked.overrides, *_sets(selected, points[0])])
-    found = (_search(suite, asked.but(columns=[one.id]), selected, points, rungs, one.rounds) for one in table.columns)
-    listed = not grid and varied.name in tune.points
-    return [
-        replace(
-            one,
-            guest=guest,
-            listed=listed,
-            apart=tune.halving is not None,
-            reading=replace(one.reading, read_as=read_as),
-        )
-        for one in found
+    rows, methods = ((selected.row.id,), ()) if selected.place else ((), (method,))
+    part = part.but(rows=rows, methods=methods, columns=columns, seeds=seeds)
+    table = expand(suite, part, values=_values(selected, points[0]))
+    found = (_search(suite, part.but(columns=[one.id]), selected, points, rungs, one.rounds) for one in table.columns)
+    listed, apart = not grid and name in tune.points, tune.halving is not None
+    return [replace(one, reading=replace(one.reading, read_as=read_as), listed=listed, apart=apart) for one in found]
+
+
+def _search(
+    suite: Suite, part: Selection, selected: SelectedRow, points: Points, rungs: tuple[Rung, ...], most: int
+) -> Search:
+    """The trials of a row in the one selected column; no rung has more than `most` rounds."""
+    capped = [part.but(rounds=min(rung.rounds, most)) for rung in rungs] or [part]
+    tables = [[expand(suite, one, values=_values(selected, point)) for one in capped] for point in points]
+    shown, validation = tables[0][-1], suite.document(part.profile or "paper").tune.validation
+    stage = judged_by([cell.stage for cell in shown.cells], selected.entry.stage)
+    cell = next(cell for cell in shown.cells if cell.stage == stage)
+    trials = [
+        Trial(point, tuple(_runs(table, stage, validation) for table in several))
+        for point, several in zip(points, tables, strict=True)
     ]
+    return Search(
+        column=shown.columns[0],
+        selected=selected,
+        reading=cell.reading,
+        trials=trials,
+        places=shown.locations.get(cell.runs[0].id, {}),
+        rungs=rungs,
+    )
 
 
 def _rungs(halving: str | None, trials: int) -> tuple[Rung, ...]:
@@ -190,45 +216,26 @@ def _check_seeds(seeds: Sequence[int], reported: Sequence[int]) -> None:
             raise UsageError(f"Nothing is chosen on seed {one}, which the suite reports: take another with --seed.")
 
 
-def _search(
-    suite: Suite, asked: Selection, selected: SelectedRow, points: Points, rungs: tuple[Rung, ...], most: int
-) -> Search:
-    """The trials of a row in the one column that is asked for; no rung has more than `most` rounds."""
-    capped = [asked.but(rounds=min(rung.rounds, most)) for rung in rungs] or [asked]
-    tables = [
-        [expand(suite, one, overrides=[*one.overrides, *_sets(selected, point)]) for one in capped] for point in points
-    ]
-    shown, validation = tables[0][-1], suite.document(asked.profile or "paper").tune.validation
-    cells = {cell.stage: cell for cell in shown.cells}
-    cell = cells[judged_by(list(cells), selected.entry.stage)]
-    trials = [
-        Trial(point, tuple(_runs(table, cell.stage, validation) for table in several))
-        for point, several in zip(points, tables, strict=True)
-    ]
-    return Search(
-        column=shown.columns[0],
-        selected=selected,
-        guest=False,
-        grid={key: list(dict.fromkeys(point[key] for point in points)) for key in points[0]},
-        reading=cell.reading,
-        trials=trials,
-        places=shown.locations.get(cell.runs[0].id, {}),
-        rungs=rungs,
-    )
-
-
 def _runs(table: Expansion, stage: Shown, validation: float) -> tuple[RunSpec, ...]:
     """The runs of a table of one row and column, one for each seed, scored on a share of the training rows."""
     (cell,) = (cell for cell in table.cells if cell.stage == stage)
     return tuple(run.model_copy(update={"validation": validation}) for run in cell.runs)
 
 
-def _sets(selected: SelectedRow, point: Mapping[str, Any]) -> list[str]:
-    """Overrides that give a row's runs the values of a point, as `--set` takes them."""
-    named = (
-        (key if key.startswith(FINETUNE) else f"{selected.info.name}.{key}", value) for key, value in point.items()
-    )
-    return [f"{key}={text(value)}" for key, value in named]
+def _values(selected: SelectedRow, point: Mapping[str, Any]) -> list[Override]:
+    """The values of a point, over those of the row."""
+    return [
+        Override("finetune", key.removeprefix(FINETUNE), value)
+        if key.startswith(FINETUNE)
+        else Override(selected.info.name, key, value)
+        for key, value in point.items()
+    ]
+
+
+def _fixed(overrides: Sequence[Override], selected: SelectedRow) -> set[str]:
+    """Keys that the selection gives a value."""
+    own = {one.key for one in overrides if one.target in selected.aliases}
+    return own | {f"{FINETUNE}{one.key}" for one in overrides if one.target == "finetune"}
 
 
 def judged_by(stages: Sequence[Shown], named: Shown | None = None) -> Shown:
@@ -236,10 +243,10 @@ def judged_by(stages: Sequence[Shown], named: Shown | None = None) -> Shown:
     return named if named is not None and named in stages else min(stages, key=_PREFERRED.index)
 
 
-def _row(rows: list[SelectedRow], method: str, document: Document, own: Own) -> SelectedRow:
+def _row(rows: list[SelectedRow], method: str, document: Document, supplied: UserSupplied) -> SelectedRow:
     is_row = any(selected.row.id == method for selected in rows)
     part = Selection(rows=(method,)) if is_row else Selection(methods=(method,))
-    found = select_rows(rows, part, document, own)
+    found = select_rows(rows, part, document, supplied)
     if len(found) > 1:
         raise UsageError(f"{method} has several rows: name one, {' or '.join(selected.row.id for selected in found)}.")
     (selected,) = found
@@ -254,57 +261,40 @@ def text(value: Any) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
-@dataclass(frozen=True)
-class Varied:
-    """Points of a row's trials; `fixed`: keys that the selection gives a value."""
+def _typed(texts: Sequence[str], selected: SelectedRow, document: Document, fixed: set[str]) -> Points:
+    """The points of a grid of the command line, `key=value,value`."""
+    grid: Grid = {}
+    for text in texts:
+        with at(f"--grid {text}"):
+            key, _, values = (part.strip() for part in text.partition("="))
+            if not (key and values):
+                raise UsageError("Write key=value,value.")
+            if key in grid or key in fixed:
+                raise UsageError(f"{key} is given twice.")
+            info, plain = _of(selected.info, document, key)
+            grid[key] = [parse(info, plain, value.strip()) for value in values.split(",")]
+            check_distinct(grid[key])
+    return _product(grid)
 
-    suite: Suite
-    document: Document
-    selected: SelectedRow
-    fixed: set[str]
 
-    @property
-    def name(self) -> str:
-        """Key of the row's grid in the suite."""
-        return suites_points(self.suite, self.document, self.selected)[0]
+def _keys(suite: Suite, tune: Tune, selected: SelectedRow, name: str, every: list[str], full: bool) -> list[str]:
+    """Keys that a search varies, of all that the suite has trials of; `name`: of the suite's grid or points."""
+    if full or name in tune.points or (tune.halving and name not in tune.reduced):
+        return every
+    if name not in tune.reduced:
+        method = selected.info.name
+        raise UsageError(f"{suite.path} has no reduced grid for {method}. {_GIVE}, or take all of it: --full.")
+    return tune.reduced[name]
 
-    def asked(self, texts: Sequence[str]) -> Points:
-        """The grid of the command line."""
-        grid: Grid = {}
-        for text in texts:
-            with at(f"--grid {text}"):
-                key, _, values = (part.strip() for part in text.partition("="))
-                if not (key and values):
-                    raise UsageError("Write key=value,value.")
-                if key in grid or key in self.fixed:
-                    raise UsageError(f"{key} is given twice.")
-                info, plain = _of(self.selected.info, self.document, key)
-                grid[key] = [parse(info, plain, value.strip()) for value in values.split(",")]
-                resolve.check_distinct(grid[key])
-        return _product(grid)
 
-    def suggested(self, full: bool) -> Points:
-        """The suite's trials of the row, or those of its reduced grid, without what is fixed."""
-        name, points = suites_points(self.suite, self.document, self.selected)
-        if not points:
-            raise UsageError(f"{self.suite.path} has no grid for {self.selected.info.name}. {_GIVE}.")
-        keys = [key for key in self._keys(name, list(points[0]), full) if key not in self.fixed]
-        if not keys:
-            raise UsageError("There is nothing to tune: --set fixes all of it.")
-        if name in self.document.tune.grid:
-            return _product({key: list(dict.fromkeys(point[key] for point in points)) for key in keys})
-        left = [{key: point[key] for key in keys} for point in points]
-        return [point for i, point in enumerate(left) if point not in left[:i]]
-
-    def _keys(self, name: str, every: list[str], full: bool) -> list[str]:
-        """Keys that a search varies, of all that the suite has trials of."""
-        tune = self.document.tune
-        if full or name in tune.points or (tune.halving and name not in tune.reduced):
-            return every
-        if name not in tune.reduced:
-            method = self.selected.info.name
-            raise UsageError(f"{self.suite.path} has no reduced grid for {method}. {_GIVE}, or take all of it: --full.")
-        return tune.reduced[name]
+def _kept(points: Points, keys: Sequence[str], *, full: bool) -> Points:
+    """The points with these keys alone, each once; `full`: of a whole grid, in the order of the keys."""
+    if not keys:
+        raise UsageError("There is nothing to tune: --set fixes all of it.")
+    if full:
+        return _product({key: list(dict.fromkeys(point[key] for point in points)) for key in keys})
+    left = [{key: point[key] for key in keys} for point in points]
+    return [point for i, point in enumerate(left) if point not in left[:i]]
 
 
 def _product(grid: Grid) -> Points:
@@ -326,7 +316,7 @@ def suites_points(suite: Suite, document: Document, selected: SelectedRow) -> tu
         prefix, _, plain = key.rpartition(".")
         with at(place) if prefix else nullcontext():
             info, _ = _of(selected.info, document, key)
-        grid[key] = resolve.candidates(info, {plain: entry}, f"{place}.{prefix}" if prefix else place)[plain]
+        grid[key] = candidates(info, {plain: entry}, f"{place}.{prefix}" if prefix else place)[plain]
     for i, point in enumerate(tune.points.get(name, ())):
         values = {}
         for key, value in point.items():
@@ -343,4 +333,4 @@ def _of(info: MethodInfo, document: Document, key: str) -> tuple[Info, str]:
         return info, key
     if document.evaluation.finetune is None:
         raise UsageError("The suite has no fine-tuning.")
-    return resolve.FINETUNE, key.removeprefix(FINETUNE)
+    return FINETUNE_OPTIONS, key.removeprefix(FINETUNE)

@@ -58,6 +58,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PFLBENCH_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("PFLBENCH_REPORT_FULL", "1")  # the short form has tests of its own
+    monkeypatch.setenv("PFLBENCH_EXPLAIN_FULL", "1")
     monkeypatch.setenv("PFLBENCH_ALL", "1")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.toml").write_text(SUITE)

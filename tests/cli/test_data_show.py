@@ -146,7 +146,8 @@ def test_a_picture(cli, own: Path, form: str) -> None:
         (("own.toml", "share", "--export", "split.csv"), "Unknown format of a split 'csv'. Known: json, npz"),
         (("own.toml", "share", "--export", "no/split.json"), "Cannot write 'no/split.json'"),
         (("cafeme-table1", "rmnist-shards"), "MNIST is not there. Run `pflbench data fetch mnist`"),
-        (("fedec-table1", "x"), "trains nothing"),
+        (("fedec-table1", "x"), "Unknown column 'x'"),
+        (("fedec-table1", "femnist"), "trains nothing"),
     ],
 )
 def test_what_cannot_be_shown(cli, own: Path, arguments: tuple[str, ...], says: str) -> None:

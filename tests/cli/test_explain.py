@@ -63,9 +63,25 @@ def part(out: str, title: str) -> str:
 
 
 def short(out: str) -> str:
-    """What may be concluded, which stands first."""
-    assert out.split("\n\n")[1].startswith("In short\n")
-    return part(out, "In short")
+    """What may be concluded, which stands first, behind a line that names the cell."""
+    title, _cell, *lines = out.split("\n\n")[0].splitlines()
+    assert title == "In short"
+    return " ".join(" ".join(lines).split())
+
+
+def test_it_ends_with_what_may_be_concluded(cli, suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    suite(sourced("guess"))
+    full = cli(*CELL).out
+    monkeypatch.delenv("PFLBENCH_EXPLAIN_FULL")
+    monkeypatch.setenv("COLUMNS", "80")
+    brief = cli(*CELL).out
+    assert re.match(
+        r"In short\n  Ditto in Shards, finetuned \(Tiny\): \S+ ± \S+ [✓≈?✗], paper 50\.00 ± 40\.00\n", brief
+    )
+    assert short(brief).startswith(short(full)) and len(brief.splitlines()) <= 20
+    assert max(map(len, brief.splitlines())) <= 80 and "--full adds" in brief
+    monkeypatch.setenv("COLUMNS", "200")
+    assert cli(*CELL, "--full").out == full
 
 
 def test_the_number_is_the_reports_with_its_runs(cli, results: Path, folder: Path) -> None:
@@ -281,7 +297,7 @@ def test_what_is_grave_reaches_the_conclusion_and_departures_are_told_by_kind(cl
     suite(sourced("code").replace("[reference]", f"{GRAVE.replace('guess', 'code')}[reference]"))
     out = cli(*CELL).out
     assert "but the authors' runs probably differed (start)" in short(out)
-    assert "Keep in mind, see below: start." in short(out)
+    assert "Keep in mind: start." in short(out)
     differs = part(out, "What is followed, and what differs")
     assert "1. start [paper, grave]. Paper: afresh. Code: trained before. Here: afresh." in differs
     for one in ("Here: afresh.", "batch size [code]", "order [code]"):
@@ -414,10 +430,8 @@ def test_a_suspect_number_is_said_first_and_nothing_agrees_with_it(cli, suite) -
 
 def test_a_table_of_no_paper_is_held_against_none(cli, results: Path) -> None:
     out = cli(*CELL).out
-    assert (
-        out.startswith("Tiny (no paper has it)")
-        and short(out) == "No paper has this table. pflbench's number stands for itself."
-    )
+    assert "\n\nTiny (no paper has it)" in out
+    assert short(out) == "No paper has this table. pflbench's number stands for itself."
     assert "The suite lists no difference" not in out
 
 

@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import pytest
 from cli_kit import stored
-from rich.console import Console
 
 from pflbench import units
 from pflbench.cli import progress
 from pflbench.cli.progress import SPEAK_EVERY, Display
+from pflbench.console import Console
 from pflbench.errors import UsageError
 from pflbench.running.events import Training
 from pflbench.running.local import Progress as Moved
@@ -116,6 +116,26 @@ def test_what_is_left_counts_the_work_of_all_runs(clock: Clock, capsys: pytest.C
     clock.now += 7
     shown.event(Done(cheap.specs[0], "done", headline="1.00 % (global)"))
     assert capsys.readouterr().out.endswith("about 9 s left\n"), "175 of 400 took 7 s"
+
+
+def test_lines_on_a_terminal_break_between_words_and_in_files_nowhere(
+    clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a name is as wide as the terminal."""
+    monkeypatch.setenv("COLUMNS", "60")
+    mine = task(0, rounds=100)
+    name = "Fashion-MNIST 100 Clients, label skew · " + "per-fedavg-with-a-long-name" * 2
+    said = []
+    for terminal in (True, False):
+        shown = Display(quiet=False)
+        shown.console = Console(width=60, force_terminal=terminal, color_system=None)
+        shown.names, shown.work = {mine.specs[0].id: name}, {mine.specs[0].id: 1.0}
+        capsys.readouterr()
+        shown.event(Done(mine.specs[0], "done", seconds=50.0, headline="91.20 % (global)"))
+        said.append(capsys.readouterr().out)
+    lines, whole = said[0].splitlines(), said[1].splitlines()
+    assert len(whole) == 1 < len(lines) and max(map(len, lines)) <= 60
+    assert " ".join(said[0].split()) == " ".join(whole[0].split())
 
 
 def test_runs_of_less_than_a_minute_say_their_results_only(

@@ -12,9 +12,14 @@ import pytest
 from cli_kit import method_file
 
 import pflbench as pb
+from pflbench.report.compact import compact
+from pflbench.report.reading import readable
+from pflbench.report.render import render
+from pflbench.report.tables import reported
+from pflbench.report.terminal import LINES
 from pflbench.result import RunResult, Score
-from pflbench.selection import selection
-from pflbench.store import Store
+from pflbench.selection import Selection, selection
+from pflbench.store import ShownStore, Store
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
 
@@ -52,7 +57,8 @@ def test_what_was_run_last_comes_first_and_the_others_are_counted(cli: Any, fold
     assert cli(*RUN, "-m", "ditto").code == 0
     shown = cli("report").out
     assert shown.startswith("Tiny") and "Ditto" in shown
-    assert re.search(r"\n\d more tables: pflbench report --all\n$", shown)
+    assert re.search(r"\nClaims: .*\d+ not run.*: pflbench claims\n\d more tables: pflbench report --all\n$", shown)
+    assert "Claims: " not in cli("report", "-s", "tiny.toml").out
     everything = cli("report", "--all").out
     assert "CAFeMe, Table 1" in everything and "more table" not in everything
     asked = Store(folder / "results").list()[0].provenance["asked"]
@@ -76,7 +82,7 @@ def test_the_last_screen_of_the_readmes_first_command_shows_the_table(cli: Any, 
             for step in range(run.scoring.finetune.steps + 1 if stage == "finetuned" else 1)
             for client in range(run.training_clients, run.clients)
         )
-        provenance = {"data_hash": "d", "asked": table.asks(cell), "finished": "9999"}  # after the committed runs
+        provenance = {"data_hash": "d", "asked": table.provenance(cell), "finished": "9999"}  # after the committed runs
         store.write(RunResult(run, tuple(scores), provenance))
     screen = cli("report").out.splitlines()[-23:]  # the prompt is a line, too
     assert "more tables: pflbench report --all" in screen[-1]
@@ -92,8 +98,28 @@ def test_the_short_form_counts_cells_against_the_paper_unless_told_not_to(cli: A
     (folder / "printed.toml").write_text((folder / "tiny.toml").read_text() + printed)
     assert cli("run", "-s", "printed.toml", "--column", "shards", "-m", "ditto").code == 0
     report = ("report", "-s", "printed.toml", "--column", "shards")
-    assert "Against the paper, cells: " in cli(*report).out
+    assert "Against the paper, whose" in cli(*report).out
     assert "Against the paper" not in cli(*report, "--no-compare-paper").out
+
+
+@pytest.mark.usefixtures("first", "results")
+def test_one_profile_is_shown_unless_more_are_asked_for(cli: Any) -> None:
+    brief = cli("report", "-s", "tiny.toml").out
+    assert brief.startswith("Tiny\n") and "profile: smoke" not in brief
+    assert brief.endswith("\n1 more table: pflbench report --suite tiny.toml --all\n")
+    both = cli("report", "-s", "tiny.toml", "--all").out
+    assert "\nTiny [profile: smoke" in both and "more table" not in both
+    assert cli("report", "-s", "tiny.toml", "--profile", "smoke").out.startswith("Tiny [profile: smoke")
+
+
+def test_the_committed_tables_fit_a_screen_of_80_columns() -> None:
+    """Every table and profile with results."""
+    store = ShownStore(Path(__file__).parents[2] / "results", packaged=False)
+    tables = reported(Selection(), store, readable(store)).tables
+    assert len(tables) > 30
+    for table in tables:
+        lines = render(compact(table), "terminal", width=80, color=False).splitlines()
+        assert len(lines) <= LINES and max(map(len, lines)) <= 80, table.title
 
 
 def test_rows_are_chosen_by_method(cli: Any, folder: Path) -> None:
@@ -161,7 +187,7 @@ def test_the_short_form_points_to_the_rule_of_verdicts(cli: Any, folder: Path) -
     chosen = ("-s", "printed.toml", "--profile", "paper", "--column", "shards", "--seeds", "0-2")
     assert cli("run", *chosen, "-m", "ditto").code == 0
     report = ("report", *chosen)
-    assert cli(*report).out.count("Verdicts: docs/statistics.md, or `--full`.") == 1
+    assert cli(*report).out.count("(docs/statistics.md)") == 1
     assert "docs/statistics.md" not in cli(*report, "--full").out + cli(*report, "--no-compare-paper").out
 
 

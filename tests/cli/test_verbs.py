@@ -238,6 +238,15 @@ def test_help_of_every_verb() -> None:
         assert result.exit_code == 0 and f"Usage: pflbench {verb}" in result.output.replace("root", "pflbench")
 
 
+def test_the_help_of_a_run_fits_two_screens_and_names_variables_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for verb in ("run", "report", "data status", "plot"):
+        lines = CliRunner().invoke(program.program(), [*verb.split(), "--help"]).output.splitlines()
+        assert "\n".join(lines).count("PFLBENCH_") == 1 and "PFLBENCH_" in " ".join(lines[-2:]), verb
+        assert verb != "run" or len(lines) <= 2 * 30
+        assert max(map(len, lines)) <= 80
+
+
 def test_plan_says_what_it_knows_a_time_from(cli, two_runs: list[str]) -> None:
     """Finished runs speak for runs of like length only; what was measured speaks for the others."""
     known = re.search(r"fedavg .* s +runs\b", cli("plan", *SHORT, "--seeds", "0-3", "--rounds", "8").out)

@@ -86,11 +86,17 @@ def report(format: str) -> str:
         return path.read_text(encoding="utf-8")
 
 
+GLYPHS = re.compile(
+    r"\\makebox\[1em\]\{[^{}]*\}|^(?:[✓≈?✗]|\$\\(?:surd|approx|times)\$) (?=agrees|close|inconclusive|differs)"
+)
+"""Glyphs of verdicts, which stand beside what is frozen."""
+
+
 def tables(format: str) -> dict[str, str]:
     """Digest of what stands in each table's cells (heads, numbers, marks, verdicts), by title or key; prose is left out."""
     found: dict[str, list[str]] = {}
     for key, words in GRIDS[format](report(format)):
-        found.setdefault(key, []).extend(words)
+        found.setdefault(key, []).extend(GLYPHS.sub("", word) for word in words)
     return {key: digest(*words) for key, words in found.items()}
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pflbench.selection import EVERYTHING
-from pflbench.suite.cells import Caption, Cell, Expansion, TableRow
+from pflbench.suite.cells import Cell, Expansion, Shortfall, TableRow
 from pflbench.suite.schema import LayoutTable, Spread
-from pflbench.suite.shortfall import Shortfall
 
 
 def row(id: str, title: str = "") -> TableRow:
@@ -17,15 +16,10 @@ def row(id: str, title: str = "") -> TableRow:
     return TableRow(id, title or id, id, ())
 
 
-def caption(**changes: Any) -> Caption:
-    """A table of no paper, without anything in it."""
-    return Caption(**(_CAPTION | changes))
-
-
 def expansion(**changes: Any) -> Expansion:
-    """The same as an expanded suite; rows, columns and cells are for the test to say."""
+    """An expanded suite of no paper, without anything in it."""
     layout = LayoutTable(**{key: changes.pop(key) for key in ("decimals", "bold", "blocks", "costs") if key in changes})
-    return Expansion(**(_CAPTION | _EXPANSION | {"layout": layout} | changes))
+    return Expansion(**(_EXPANSION | {"layout": layout} | changes))
 
 
 def with_cells(table: Expansion, *cells: Cell) -> Expansion:
@@ -33,7 +27,7 @@ def with_cells(table: Expansion, *cells: Cell) -> Expansion:
     return replace(table, cells=tuple((table.places | {table.place(cell): cell for cell in cells}).values()))
 
 
-_CAPTION: dict[str, Any] = {
+_EXPANSION: dict[str, Any] = {
     "suite": "demo",
     "title": "Demo",
     "paper": "none",
@@ -42,11 +36,12 @@ _CAPTION: dict[str, Any] = {
     "shows_spread": True,
     "notes": (),
     "shortfall": Shortfall(),
-}
-_EXPANSION: dict[str, Any] = {
     "protocol": "not said",
     "seeds": (0,),
     "stages": {},
+    "rows": (),
+    "columns": (),
+    "cells": (),
     "derived": (),
     "runs": (),
     "locations": {},

@@ -16,11 +16,10 @@ from pflbench.report.figures.panels import Drawing, to_csv
 from pflbench.report.figures.pictures import STYLE, figure_of, picture
 from pflbench.report.reading import Shelf
 from pflbench.store import Store
-from pflbench.suite.cells import Reference
+from pflbench.suite.cells import Reference, Shortfall
 from pflbench.suite.figure import Across
 from pflbench.suite.load import load
 from pflbench.suite.scoped import Layer, Note
-from pflbench.suite.shortfall import Shortfall
 
 if TYPE_CHECKING:
     from conftest import Build

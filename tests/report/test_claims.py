@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from pflbench.report import claims
-from pflbench.report.claim_list import commands, text
-from pflbench.report.claims import Judged, judge
+from pflbench.report.claim_list import commands, in_a_line, text
+from pflbench.report.claims import Judged, judge, needed_runs, with_times
 from pflbench.report.reading import Shelf
+from pflbench.result import RunResult, Score
 from pflbench.store import Store
 from pflbench.suite.cells import Cell, ReadAs
 from pflbench.suite.claim import Claim
@@ -78,6 +80,56 @@ def test_the_opposite_in_the_last_ten_rounds_leaves_it_undecided(
     assert "depends on the rounds read" in text({"cafeme": [found]})
 
 
+@pytest.mark.parametrize("other", ["d1", "d2"])
+def test_runs_that_mix_data_leave_it_undecided_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, other: str
+) -> None:
+    table = expand(read("cafeme-table1"), columns=["rmnist-shards"])
+    for row, data in (("cafeme", "d1"), ("ditto", other)):
+        for run in table.places[row, "rmnist-shards"].runs[:3]:
+            Store(tmp_path).write(
+                RunResult(run, (Score("global", run.rounds, 0, 0, 1, 2, 0.0, 0.5),), {"data_hash": data})
+            )
+    found = judged(monkeypatch, tmp_path, {("cafeme", "last"): OURS, ("ditto", "last"): THEIRS})
+    if other == "d1":
+        assert (found.word, found.paper.mixed) == ("holds", ())
+        return
+    assert (found.word, found.paper.decision.word) == ("undecided", "holds")
+    (reason,) = found.paper.mixed
+    assert reason.startswith("MIXED DATA in RMNIST Shards: d1 in CAFeMe (seeds 0–2); d2 in Ditto (seeds 0–2)")
+    assert "undecided, mixes data or versions" in " ".join(text({"cafeme": [found]}).split())
+    assert f"Undecided, as compared runs differ: {reason}" in text({"cafeme": [found]}, full=True)
+
+
+def test_missing_runs_cost_what_finished_ones_took_or_what_is_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    table = expand(read("cafeme-table1"), columns=["rmnist-shards"])
+    for row, seconds in (("cafeme", 7200.0), ("ditto", None)):
+        run = table.places[row, "rmnist-shards"].runs[0]
+        score = Score("global", run.rounds, 0, 0, 1, 2, 0.0, 0.5)
+        Store(tmp_path).write(RunResult(run, (score,), {"wall_seconds": seconds} if seconds else {}))
+    found = judged(monkeypatch, tmp_path, {("cafeme", "last"): {0: 90.0}, ("ditto", "last"): {0: 80.0}})
+    assert [(one.seeds, one.hours) for one in found.paper.missing] == [((1, 2, 3, 4), 8.0), ((1, 2, 3, 4), None)]
+    assert found.paper.hours is None and "8 runs, seeds 1–4" in " ".join(text({"a": [found]}).split())
+    needed = needed_runs({"a": [found]})
+    assert {suite: len(runs) for suite, runs in needed.items()} == {"cafeme-table1": 8}
+    (timed,) = with_times({"a": [found]}, dict.fromkeys(needed["cafeme-table1"], 1800.0))["a"]
+    assert timed.paper.hours == 4.0 and "Missing: 8 runs, seeds 1–4, in rmnist-shards, 4.0 core-hours." in text(
+        {"a": [timed]}, full=True
+    )
+    (unknown,) = with_times({"a": [found]}, {needed["cafeme-table1"][0]: None})["a"]
+    assert unknown.paper.missing[0].hours is None and unknown.paper.missing[1] == found.paper.missing[1]
+
+
+def test_the_list_fits_80_columns_with_ids_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    name = "cafeme-rmnist-dirichlet-first-x"
+    seeds: Seeds = {("cafeme", "last"): {0: 90.0}, ("ditto", "last"): {0: 80.0}}
+    made = text({"cafeme": [judged(monkeypatch, tmp_path, seeds, id=name, equal="cafeme-table1-fair")]})
+    assert max(map(len, made.splitlines())) <= 80 and name in made.split()
+
+
 def test_equal_terms_name_what_their_suite_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seeds: Seeds = {("cafeme", "last"): OURS, ("ditto", "last"): THEIRS}
     found = judged(monkeypatch, tmp_path, seeds, equal="cafeme-fig3", against=["ditto", "fedavg"])
@@ -93,6 +145,16 @@ def test_the_mean_over_columns_is_no_lead_that_grows(monkeypatch: pytest.MonkeyP
     )
     # The same lead in both columns: a slope of 0, less than half of the printed one.
     assert (found.word, found.paper.decision.contradicted) == ("does not hold", False)
+
+
+def test_a_line_counts_the_claims() -> None:
+    def line(*words: str) -> str:
+        return in_a_line({"a": [SimpleNamespace(word=word) for word in words]})  # type: ignore[list-item]
+
+    many = ("holds", "holds, smaller than printed", "does not hold", *["undecided"] * 3, "not run")
+    assert line(*many) == "Claims: 2 hold, 1 does not, 3 undecided, 1 not run: pflbench claims"
+    assert line("does not hold", "does not hold") == "Claims: 2 do not hold: pflbench claims"
+    assert line("holds") == "Claims: 1 holds: pflbench claims"
 
 
 @pytest.mark.parametrize("format", ["terminal", "markdown", "csv"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,7 +114,7 @@ def made(build: Build, folder: Path) -> Comparison:
 
 
 def test_lists_by_what_became_of_the_cells(build: Build, tmp_path: Path) -> None:
-    said = comparison_text(made(build, tmp_path))
+    said = comparison_text(made(build, tmp_path), width=200)
     titles = [line for line in said.splitlines() if line.endswith(("cell", "cells"))]
     assert titles == ["Worse: 1 cell", "Better: 1 cell", "Same: 1 cell", "Only in A: 1 cell"]
     assert "Cells: worse 1, better 1, same 1, only in A 1." in said and "c2 and 2 more" in said
@@ -120,6 +122,24 @@ def test_lists_by_what_became_of_the_cells(build: Build, tmp_path: Path) -> None
     changed = comparison_text(made(build, tmp_path), only_changed=True, split=False, sort="name")
     assert changed.index("A=B|c") < changed.index("FedAvg") and "Third" not in changed
     assert "A=B\\|c" in comparison_text(made(build, tmp_path), "markdown")
+
+
+def test_a_terminal_of_80_columns_is_enough(build: Build, tmp_path: Path) -> None:
+    """Names are broken between words, numbers are not; factors are in the other formats, and here where they decide."""
+    one = made(build, tmp_path).pairs[0]
+    long = NAME._replace(
+        row_title="pfedbayes (persistent=false, lr=0.001)", column_title="FMNIST 100 Clients, personal"
+    )
+    found = replace(made(build, tmp_path), pairs=(replace(one, name=long), one))
+    said = comparison_text(found, width=80)
+    assert max(map(len, said.splitlines())) <= 80
+    assert (
+        len(re.findall(r"\+1\.\d\d to \+3\.\d\d", said)) == 2
+        and "Factor" not in said
+        and "Factor" in comparison_text(found, "markdown")
+    )
+    assert "Factor" in comparison_text(found, width=80, factor=1.01)
+    assert [line for line in said.splitlines() if line == "demo"] == ["demo"], "the table's name once, above its cells"
 
 
 def test_a_factor_makes_small_changes_the_same(build: Build, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from pflbench.result import Metric, RunResult, Score
 from pflbench.selection import selection
 from pflbench.store import Store
 from pflbench.suite.cells import Cell, Choice, Expansion, Reading
-from pflbench.suite.own import Own
+from pflbench.suite.user_supplied import UserSupplied
 
 if TYPE_CHECKING:
     from conftest import Personal
@@ -139,7 +139,7 @@ def test_panels_are_columns_and_stages(personal: Personal, store: Store) -> None
 
 
 def test_the_table_that_is_meant(store: Store) -> None:
-    own = Own(store.root)
+    own = UserSupplied(store.root)
     with pytest.raises(UsageError, match="No results of cafeme-table1"):
         one_table(selection(suites=["cafeme-table1"]), store, own)
     with pytest.raises(UsageError, match="No results of any suite"):

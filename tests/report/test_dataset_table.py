@@ -8,15 +8,16 @@ import re
 from dataclasses import replace
 
 import pytest
-from table_kit import caption
+from table_kit import expansion
 
 from pflbench.report.compact import compact
 from pflbench.report.dataset_table import lay_out_counts
 from pflbench.report.render import render
 from pflbench.report.text import cell as text
+from pflbench.selection import selection
 from pflbench.store import Store
 from pflbench.store.counts import Counts, write_counts
-from pflbench.suite.counting import CountTable, ToCount
+from pflbench.suite.cells import CountedColumn, Expansion, TableColumn
 from pflbench.suite.figure import Sizes
 from pflbench.suite.schema import Spread
 from pflbench.testing import tiny_spec
@@ -31,14 +32,12 @@ PRINTED = {
 }
 
 
-def table(*ids: str, **changes: object) -> CountTable:
+def table(*ids: str, **changes: object) -> Expansion:
     """A line for each of these ids, which are titles, too; `c` is never counted."""
-    return CountTable(
-        **vars(caption(**{"spread": Spread(kind="std", ddof=1), **changes})),
-        command="--suite demo",
-        seeds=(4, 5),
-        datasets=tuple(ToCount(id, id.upper(), FEDERATIONS[id], {}, PRINTED[id]) for id in ids),
-    )
+    columns = [TableColumn(id, "", id.upper(), "", "", "", 0, 0) for id in ids]
+    counted = tuple(CountedColumn(one, FEDERATIONS[one.id], {}, PRINTED[one.id]) for one in columns)
+    given = {"spread": Spread(kind="std", ddof=1), "part": selection(suites=["demo"]), "seeds": (4, 5)}
+    return expansion(**given | {"counted": counted} | changes)
 
 
 @pytest.fixture
@@ -97,10 +96,10 @@ def test_without_spread_and_without_differences(counted: Store) -> None:
 
 
 def test_what_was_counted_of_something_else_or_is_damaged_is_not_there(counted: Store) -> None:
-    (one,) = table("a").datasets
+    (one,) = table("a").counted
     other = tuple(run.model_copy(update={"query": 0.5}) for run in one.federations)
     assert (
-        lay_out_counts(replace(table("a"), datasets=(one._replace(federations=other),)), counted).rows[0].cells[0]
+        lay_out_counts(replace(table("a"), counted=(one._replace(federations=other),)), counted).rows[0].cells[0]
         is None
     )
     for path in (counted.root / "counts").iterdir():

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pflbench.report import statistics, text
@@ -79,6 +79,7 @@ def signs_of(n: int) -> list[tuple[int, ...]]:
     return list(itertools.product([1, -1], repeat=n))
 
 
+@settings(max_examples=20)  # statsmodels takes 50 ms for each
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_holm_is_statsmodels(p: list[float]) -> None:
     multitest = pytest.importorskip("statsmodels.stats.multitest")

@@ -22,12 +22,13 @@ from pflbench.report.render import render
 from pflbench.report.table import Table
 from pflbench.report.tables import reported
 from pflbench.report.text import fitting
+from pflbench.report.verdict import Verdict
 from pflbench.selection import EVERYTHING
 from pflbench.store import ShownStore, Store
 from pflbench.suite.cells import Reference
 from pflbench.suite.expand import expand
 from pflbench.suite.load import read
-from pflbench.suite.own import Own
+from pflbench.suite.user_supplied import UserSupplied
 
 if TYPE_CHECKING:
     from conftest import Build, Personal
@@ -84,7 +85,8 @@ def test_a_table_is_a_float_with_all_that_markdown_says(table: Table) -> None:
 def test_the_caption_is_the_title_and_the_seeds_and_all_else_a_comment(table: Table) -> None:
     shown = render(table, "latex")
     (seeds,) = (line for line in table.footer if line.startswith("Seeds: "))
-    assert caption(shown).strip() == f"\\caption{{Demo, Table 1. Accuracy in \\%. {prose(seeds)}}}"
+    verdicts = r"Beside the paper's number: $\times$ differs."
+    assert caption(shown).strip() == f"\\caption{{Demo, Table 1. Accuracy in \\%. {prose(seeds)} {verdicts}}}"
     outside = [line for line in shown.splitlines() if not line.startswith("%")]
     for line in table.footer:
         if line != seeds:
@@ -102,6 +104,21 @@ def test_numbers_are_marked_bold_and_signed_as_in_print(table: Table) -> None:
     assert r"(2/3, 1 failed)\textsuperscript{\dag}" in lines["FedAvg"].split(" & ")[1]
     assert r"{l}{\emph{not in the suite}} \\" in shown.split("FedAvg-FT &")[1].split("Foo")[0]
     assert "% Failed: 50% of $HOME_DIR & more" in shown.splitlines()
+
+
+def test_verdicts_are_glyphs_that_need_no_package_and_the_caption_tells_them(table: Table) -> None:
+    first, second = table.rows
+    low, high = first.cells
+    assert low and high
+    compared = replace(low, mixed=False, reference=Reference(31.0), verdict=Verdict("agrees", "why"))
+    found = replace(table, rows=(replace(first, cells=(compared, high)), second))
+    shown = render(found, "latex")
+    lines = {line.split(" & ")[0].strip(): line.strip() for line in shown.split("caption")[1].splitlines()}
+    assert r"\makebox[1em]{$\surd$} & " in lines["FedAvg"] and lines["FedAvg"].endswith(r"\makebox[1em]{$\times$} \\")
+    assert lines["FedAvg-FT"].endswith(r"\makebox[1em]{} \\"), "a place as wide, so that numbers align"
+    legend = r"Beside the paper's number: $\surd$ agrees, $\times$ differs."
+    assert legend in caption(shown) and f"% {legend}" in render(found, "latex", bare=True).splitlines()
+    assert "usepackage{booktabs,graphicx}" in shown and "makebox" not in render(found, "latex", compare=False)
 
 
 def test_rows_and_columns_without_results_are_left_out_and_empty_cells_are_a_dot(table: Table) -> None:
@@ -238,7 +255,7 @@ def test_pdflatex_compiles_every_shipped_table(shipped: dict[str, str], table: T
 @pytest.mark.slow
 def test_pdflatex_prints_all_committed_results_and_nothing_runs_off_a_page(tmp_path: Path) -> None:
     store = ShownStore(Path(__file__).parents[2] / "results", remembered=False, packaged=False)
-    tables = reported(EVERYTHING, store, Own()).tables
+    tables = reported(EVERYTHING, store, UserSupplied()).tables
     assert len(tables) > 20
     assert off_the_page(compiled((render(one, "latex") for one in tables), tmp_path)) == []
 

@@ -16,9 +16,8 @@ from pflbench.report.table import CellValue, Table
 from pflbench.report.text import cell as text
 from pflbench.report.text import ranges
 from pflbench.store import CorruptFile, Store
-from pflbench.suite.cells import Reference
+from pflbench.suite.cells import Reference, Shortfall
 from pflbench.suite.schema import LayoutTable, Spread
-from pflbench.suite.shortfall import Shortfall
 
 if TYPE_CHECKING:
     from conftest import Build

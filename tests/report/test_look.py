@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import combinations, pairwise
 
@@ -17,7 +18,7 @@ from pflbench.report.facts import Fact
 from pflbench.report.figures.labels import spread_out
 from pflbench.report.figures.marks import looks_of
 from pflbench.report.figures.panels import Drawing, Panel, Point, Series
-from pflbench.report.figures.pictures import COLUMN, STYLE, TEXT, figure_of, picture
+from pflbench.report.figures.pictures import ACROSS, COLUMN, STYLE, TEXT, figure_of, foot_of, picture
 from pflbench.report.looks import COLORS, READABLE, contrast, look, looks, rgb
 
 
@@ -69,7 +70,13 @@ def texts(figure: Figure) -> Iterator[tuple[str, Bbox]]:
                 if not low - 1e-9 <= tick.get_loc() <= high + 1e-9:
                     beyond |= {tick.label1, tick.label2}
     for text in figure.findobj(Text):
-        if isinstance(text, Text) and text.get_visible() and text.get_text().strip() and text not in beyond:
+        if (
+            isinstance(text, Text)
+            and text.get_visible()
+            and text.get_text().strip()
+            and text not in beyond
+            and text.get_gid() != ACROSS
+        ):
             yield text.get_text(), text.get_window_extent(renderer)
 
 
@@ -140,6 +147,22 @@ def test_nor_does_it_with_a_caption() -> None:
     check(figure)
     assert any(said == "Demo" for said, _ in texts(figure)) and any("many words" in said for said, _ in texts(figure))
     assert not any("words" in said or said == "Demo" for said, _ in texts(drawn(noted)))
+
+
+def test_each_picture_says_at_its_foot_what_it_is() -> None:
+    series = (Series("m", "line", (Point(0.0, 1.0, 0.1, 3), Point(1.0, 2.0, 0.1, 5))),)
+    of = drawing(Panel("A", series), facts=(Fact("spread", "Mean over seeds; the band is the standard error."),))
+    told = "demo · paper · n = 3–5 · Mean over seeds; the band is the standard error"
+    assert foot_of(of) == told
+    assert any(" ".join(said.split()) == told for said, _ in texts(drawn(of))), "also without a caption"
+
+
+def test_a_reduced_profile_stands_across_its_picture() -> None:
+    def across(of: Drawing) -> list[str]:
+        return [text.get_text() for text in drawn(of).texts if text.get_gid() == ACROSS]
+
+    paper = drawing(Panel("A", lines((20, 90))))
+    assert across(paper) == [] and across(replace(paper, profile="quick")) == ["quick"]
 
 
 @pytest.mark.parametrize("name", ["far", "near", "two", "three", "six"])

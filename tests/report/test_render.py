@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 import pytest
-from table_kit import caption, with_cells
+from table_kit import expansion, with_cells
 
 from pflbench.report import text
 from pflbench.report.compact import compact
 from pflbench.report.facts import Fact
 from pflbench.report.layout import difference, lay_out
 from pflbench.report.render import CSV_COLUMNS, render
-from pflbench.report.table import Table
+from pflbench.report.table import Row, Table
+from pflbench.report.terminal import LINES
 from pflbench.store import Store
 from pflbench.suite.cells import Reference
 
@@ -40,15 +41,15 @@ def test_terminal(table: Table) -> None:
     assert max(map(len, shown.splitlines())) <= 140
     lines = [line.split() for line in shown.splitlines()]
     assert ["┃", "Digits", "┃", "Digits"] in lines
-    assert ["FedAvg", "│", "30.00", "±", "8.16", "│", "40.00", "±", "8.16"] in lines
+    assert ["FedAvg", "│", "30.00", "±", "8.16", "?", "│", "40.00", "±", "8.16", "✗"] in lines
     assert ["Foo", "│", "70.00", "(1/3)", "│", "–"] in lines
     parts = ("Demo, Table 1", "FedAvg-FT", "not in the suite", "Foo", "Seeds:", "pflbench's and")
     order = [shown.index(part) for part in parts]
     assert order == sorted(order)
     # Seeds 10 apart: Student's interval reaches 24.84 on either side, and half a digit further.
-    assert "30.00 ± 8.16  31.00 ± 1.00   -1.00 (-25.85 to +23.85)  inconclusive [1]" in shown
-    assert "40.00 ± 8.16  90.00 ± 1.00  -50.00 (-74.85 to -25.15)  differs [1]" in shown
-    assert "75.00 ± 8.16         70.00   +5.00 (-19.85 to +29.85)  inconclusive [2], reference suspect [3]" in shown
+    assert "30.00 ± 8.16  31.00 ± 1.00   -1.00 (-25.85 to +23.85)  ? inconclusive [1]" in shown
+    assert "40.00 ± 8.16  90.00 ± 1.00  -50.00 (-74.85 to -25.15)  ✗ differs [1]" in shown
+    assert "75.00 ± 8.16         70.00   +5.00 (-19.85 to +29.85)  ? inconclusive [2], reference suspect [3]" in shown
     assert "Of 3 cells held against the paper, 0.2 would be close or differ by chance alone." in shown
     assert re.search(r"85\.00 ± 8\.16 +– +– +–", shown)
     assert "[3] a misprint" in shown
@@ -119,7 +120,7 @@ def test_markdown(table: Table) -> None:
         "30.00 ± 8.16",
         "31.00 ± 1.00",
         "-1.00 (-25.85 to +23.85)",
-        "inconclusive [1]",
+        "? inconclusive [1]",
     ] in cells
     assert ["FedAvg-FT", "Digits Dir 5", "85.00 ± 8.16", "–", "–", "–"] in cells
     assert shown.startswith("### Demo, Table 1\n\n|")
@@ -160,16 +161,65 @@ def test_csv_is_the_table(table: Table) -> None:
     assert frame[frame.row == "Foo"][["std", "sem", "reference_mean", "verdict"]].isna().all(axis=None)
 
 
-def test_the_short_form_has_the_papers_number_and_the_difference_beside_ours(table: Table) -> None:
+def test_the_short_form_has_the_verdict_and_the_papers_number_behind_ours(table: Table) -> None:
     short = compact(table)
     shown = render(short, "terminal", width=140, color=False)
-    assert "30.00 ± 8.16  31.00 ± 1.00   -1.00 (-25.85 to +23.85)  inconclusive\n" in shown
-    assert "75.00 ± 8.16         70.00   +5.00 (-19.85 to +29.85)  inconclusive, reference suspect\n" in shown
-    assert "85.00 ± 8.16             –" not in shown, "a cell without a number of the paper"
-    assert "[1]" not in shown and "The margin" not in shown
-    assert "pflbench's and the paper's" not in render(short, "terminal", compare=False)
-    barred = compact(replace(table, comparable=False))
-    assert "31.00" not in render(barred, "terminal", width=140)
+    assert re.search(r"FedAvg +│ 30\.00 ± 8\.16 \? 31\.00 │ 40\.00 ± 8\.16 ✗ 90\.00\n", shown)
+    assert re.search(r"FedAvg-FT +│ 75\.00 ± 8\.16 \? 70\.00 │ 85\.00 ± 8\.16\n", shown)
+    assert "pflbench's and" not in shown and "[1]" not in shown and "The margin" not in shown
+    for barred in (
+        render(short, "terminal", compare=False),
+        render(compact(replace(table, comparable=False)), "terminal"),
+    ):
+        assert "31.00" not in barred and "✗" not in barred.split("Foo")[0]
+
+
+def test_verdicts_have_a_color_and_the_papers_numbers_are_dim(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    shown = render(compact(table), "terminal", width=140, color=True)
+    assert "\x1b[31m ✗" in shown and "\x1b[33m ?" in shown and "\x1b[2m 90.00" in shown
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[31m" not in render(compact(table), "terminal", width=140, color=True)
+
+
+def crowded(table: Table, *, columns: int = 2, rows: int = 2, extra: int = 1) -> Table:
+    """The table with more of its columns, rows and extra rows, and long facts."""
+    first, foo = table.rows[0], table.extra[0]
+    many = Fact("note", "A long story. " * 60, "warning")
+
+    def wide(row: Row, i: int) -> Row:
+        return replace(row, id=f"{row.id}{i}", title=f"{row.title} of a long name {i}", cells=row.cells[:1] * columns)
+
+    return replace(
+        table,
+        columns=table.columns[:1] * columns,
+        rows=tuple(wide(first, i) for i in range(rows)),
+        extra=tuple(wide(foo, i) for i in range(extra)),
+        facts=(many, *table.facts),
+        missing="Missing: " + "much, " * 50,
+        fills="pflbench run --suite demo",
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "extra", "hidden"),
+    [
+        (1, 3, 4, ""),
+        (1, 11, 10, "9 rows outside the suite"),
+        (3, 10, 9, "9 rows outside the suite, ±"),
+        (9, 11, 0, "±, 6 columns"),
+        (2, 60, 0, "±, 1 column, 46 rows"),
+    ],
+)
+def test_the_short_form_fits_a_screen(table: Table, columns: int, rows: int, extra: int, hidden: str) -> None:
+    short = compact(crowded(table, columns=columns, rows=rows, extra=extra))
+    lines = render(short, "terminal", width=80, color=False).splitlines()
+    assert len(lines) <= LINES and max(map(len, lines)) <= 80
+    said = " ".join(lines)
+    assert re.findall(r"Not shown: (.*?)\.", said) == [hidden] * bool(hidden)
+    assert "`pflbench run --suite demo` computes the missing runs." in said, "commands are not cut"
+    assert said.count("A long story.") < 15 and "…" in said
+    assert said.count("31.00") >= (rows if "46" not in hidden else 14)
 
 
 def test_the_short_form_names_the_largest_differences_first(build: Build, store: Store) -> None:
@@ -181,10 +231,10 @@ def test_the_short_form_names_the_largest_differences_first(build: Build, store:
     printed = {("fedavg", "digits-a"): 33.0, ("fedavg-ft", "digits-a"): 70.0, ("fedavg", "digits-b"): 39.0}
     references = {place: Reference(mean) for place, mean in printed.items()}
     references["fedavg-ft", "digits-b"] = Reference(79.0, suspect="a misprint")
-    (line,) = [line for line in compact(lay_out(build.table(references=references), store)).footer if "cells:" in line]
+    (line,) = [line for line in compact(lay_out(build.table(references=references), store)).footer if "right (" in line]
     assert line == (
-        "Against the paper, cells: differs 4 (FedAvg, Digits Dir 5: -9.00; FedAvg-FT, Digits Dir 0.3: +5.00; FedAvg-FT, "
-        "Digits Dir 5: -4.00, and 1 more); 1 of them against suspect numbers."
+        "Against the paper, whose numbers stand right (docs/statistics.md): ✗ differs 4 (1 of them against suspect numbers); most: FedAvg, "
+        "Digits Dir 5: -9.00; FedAvg-FT, Digits Dir 0.3: +5.00; FedAvg-FT, Digits Dir 5: -4.00."
     )
 
 
@@ -224,7 +274,7 @@ def test_marks_leave_numbers_aligned(marked: Table) -> None:
 def test_a_difference_rests_on_what_both_sides_rest_on(marked: Table) -> None:
     guessed, both = (row.cells[0] for row in marked.rows)
     assert guessed and both
-    assert difference(guessed, both, None, caption()).rests_on == {"lr": "guess", "epochs": "guess"}
+    assert difference(guessed, both, None, expansion()).rests_on == {"lr": "guess", "epochs": "guess"}
 
 
 def test_an_output_without_these_characters_gets_others(marked: Table) -> None:

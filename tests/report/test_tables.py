@@ -10,7 +10,7 @@ from pflbench.result import RunResult, Score
 from pflbench.store import Store
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
-from pflbench.suite.own import Own
+from pflbench.suite.user_supplied import UserSupplied
 
 
 def test_runs_that_do_not_say_when_they_ended_are_older_than_all_others(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_runs_that_do_not_say_when_they_ended_are_older_than_all_others(tmp_path
         )
 
     def last() -> str | None:
-        found = latest(store, Own(tmp_path))
+        found = latest(store, UserSupplied(tmp_path))
         return None if found is None else found.suite
 
     assert last() is None
@@ -46,4 +46,4 @@ def test_a_suite_that_became_another_one_is_not_what_was_run_last(tmp_path: Path
             {"data_hash": "d", "asked": {"suite": "cafeme-table1", "profile": "smoke"}},
         )
     )
-    assert latest(store, Own(tmp_path)) is None
+    assert latest(store, UserSupplied(tmp_path)) is None

@@ -49,7 +49,6 @@ def test_differences_are_paired_by_seed(build: Build, store: Store) -> None:
     found, there = of(table, "ditto"), scipy.stats.ttest_1samp(100 * np.array(GAINS[:5]), 0.0)
     assert found.paired.interval == pytest.approx(tuple(there.confidence_interval(0.95)))
     assert (found.p, found.guard) == pytest.approx((float(there.pvalue), 2 / 2**5))  # one comparison: Holm does nothing
-    assert not found.star  # five seeds never have one
     assert ("fedavg", table.columns[0].id) not in table.versus.cells  # type: ignore[union-attr]
 
 
@@ -60,17 +59,15 @@ def test_holm_counts_the_comparisons_of_a_column(build: Build, store: Store) -> 
     assert ditto.paired.p_t is not None and ifca.paired.p_t is not None
     assert ditto.p == pytest.approx(3 * ditto.paired.p_t) and ifca.p == pytest.approx(ifca.paired.p_t)
     assert ditto.guard == pytest.approx(3 * 2 / 2**10)
-    assert ditto.star and not ifca.star
 
 
-def test_a_star_needs_the_guard_as_well(build: Build, store: Store) -> None:
+def test_the_sign_flip_test_needs_more_seeds_than_the_t_test(build: Build, store: Store) -> None:
     """Six seeds: the sign-flip test's p of 2 / 2⁶ does not survive Holm over two comparisons, the t-test's does."""
     table = lay_out(rivals(build, store, {"ditto": GAINS[:6], "fedper": GAINS[:6]}), store, versus="fedavg")
     one = of(table, "ditto")
     assert one.p is not None and one.p < 0.001 and one.guard == pytest.approx(2 * 2 / 2**6)
-    assert not one.star
     alone = lay_out(rivals(build, store, {"ditto": GAINS[:6]}), store, versus="fedavg")
-    assert of(alone, "ditto").star
+    assert of(alone, "ditto").guard == pytest.approx(2 / 2**6)
 
 
 def test_only_shared_seeds_count(build: Build, store: Store) -> None:
@@ -83,7 +80,7 @@ def test_one_seed_is_paired_by_client(build: Build, store: Store) -> None:
     """The kit's two clients are a tenth below and above the mean, alike in both methods: the gain of each is the same."""
     table = lay_out(rivals(build, store, {"ditto": GAINS[:1]}), store, versus="fedavg")
     found = of(table, "ditto")
-    assert (found.seed, found.paired.n, found.p, found.guard, found.star) == (0, 2, None, None, False)
+    assert (found.seed, found.paired.n, found.p, found.guard) == (0, 2, None, None)
     assert found.paired.mean == pytest.approx(11.0) and found.paired.sd == pytest.approx(0, abs=1e-9)
     assert "conditional on this seed" in render(table, "markdown")
 
@@ -105,6 +102,7 @@ def test_every_format_shows_it(build: Build, store: Store, format: str) -> None:
     table = lay_out(rivals(build, store, {"ditto": GAINS}), store, versus="fedavg")
     shown = render(table, format, width=150, color=False)  # type: ignore[arg-type]
     assert "gainst fedavg" in shown and "+12.20 (" in shown and "10 seeds" in shown and "Holm" in shown
+    assert "0.002" in shown and "*:" not in shown, "the exact test's p in place of a star"
     assert "gainst" not in render(lay_out(rivals(build, store, {"ditto": GAINS}), store), format)  # type: ignore[arg-type]
 
 
@@ -113,7 +111,8 @@ def test_the_csv_has_it(build: Build, store: Store) -> None:
     frame = pd.read_csv(io.StringIO(render(table, "csv"))).set_index("row")
     assert set(VERSUS_COLUMNS) <= set(frame.columns)
     one, line = of(table, "ditto"), frame.loc["ditto"]
-    assert (line.versus, line.versus_n, line.versus_over, line.versus_star) == ("fedavg", 10, "seeds", True)
+    assert (line.versus, line.versus_n, line.versus_over) == ("fedavg", 10, "seeds")
+    assert line.versus_sign_p == pytest.approx(2 / 2**10, abs=1e-9)
     assert line.versus_difference == pytest.approx(one.paired.mean) and line.versus_p == pytest.approx(one.p, abs=1e-9)
     assert pd.isna(frame.loc["fedavg"].versus_difference)
     plain = lay_out(rivals(build, store, {"ditto": GAINS}), store)

@@ -16,8 +16,8 @@ from pflbench.running.execution import Execution
 from pflbench.selection import selection
 from pflbench.store import Store
 from pflbench.store.counts import Counts, read_counts
-from pflbench.suite.counting import counting
 from pflbench.suite.document import Suite
+from pflbench.suite.expand import expand
 from pflbench.suite.load import load
 
 SUITE = """
@@ -91,7 +91,7 @@ def count(suite: Suite, folder: Path, *columns: str, **how: object) -> tuple[lis
 
 
 def stored(suite: Suite, folder: Path, column: str) -> list[Counts | None]:
-    (dataset,) = counting(suite, selection(columns=[column])).datasets
+    (dataset,) = expand(suite, columns=[column]).counted
     return [read_counts(folder / "results", run) for run in dataset.federations]
 
 
@@ -131,5 +131,5 @@ def test_missing_files_are_named_and_the_rest_is_counted(suite: Suite, tmp_path:
 def test_only_what_a_federation_depends_on_tells_it_apart(suite: Suite, tmp_path: Path) -> None:
     other = tmp_path / "other.toml"
     other.write_text(SUITE.replace("rounds = 3", "rounds = 4").replace("batch = 10", "batch = 5"))
-    (ours, *_), (theirs, *_) = (counting(one).datasets for one in (suite, load(str(other))))
+    (ours, *_), (theirs, *_) = (expand(one).counted for one in (suite, load(str(other))))
     assert [run.id for run in ours.federations] == [run.id for run in theirs.federations]

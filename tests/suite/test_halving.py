@@ -9,8 +9,8 @@ import pytest
 
 from pflbench.errors import UsageError
 from pflbench.suite.expand import expand
-from pflbench.suite.halving import halving_text, parse_halving
 from pflbench.suite.load import load
+from pflbench.suite.schema import parse_halving
 from pflbench.suite.tuning import judged_by, searches, tuned_rows
 
 from .samples import raw, write
@@ -26,7 +26,7 @@ def fair(**keys: Any) -> dict[str, Any]:
 def test_rungs_as_text() -> None:
     rungs = parse_halving(" 12@3, 4@10 ")
     assert [(rung.trials, rung.rounds) for rung in rungs] == [(12, 3), (4, 10)]
-    assert parse_halving(halving_text(rungs)) == rungs
+    assert parse_halving(",".join(f"{trials}@{rounds}" for trials, rounds in rungs)) == rungs
     for wrong in ("", "12", "12@0", "4@3,4@10", "12@3,4@3", "12@10,4@3", "12@3;4@10"):
         with pytest.raises(UsageError, match="rung"):
             parse_halving(wrong)

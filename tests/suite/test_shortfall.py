@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 from shipped import load
 
-from pflbench.suite.cells import Expansion
+from pflbench.suite.cells import Expansion, Shortfall
 from pflbench.suite.document import parse
 from pflbench.suite.expand import expand
-from pflbench.suite.shortfall import Shortfall
 
 from .samples import raw
 

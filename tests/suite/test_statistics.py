@@ -31,11 +31,11 @@ def test_what_the_paper_printed(tmp_path: Path) -> None:
     assert load(write(tmp_path / "s.toml", table(statistics={}))).document().statistics is not None
 
 
-def test_nothing_is_trained_and_the_message_says_who_prints_it(tmp_path: Path) -> None:
-    path = write(tmp_path / "s.toml", table())
-    with pytest.raises(UsageError, match="tiny trains nothing: `pflbench run --suite") as caught:
-        expand(load(path))
-    assert f"--suite {path}`" in str(caught.value)
+def test_nothing_is_trained_and_every_column_is_counted_with_every_seed(tmp_path: Path) -> None:
+    found = expand(load(write(tmp_path / "s.toml", table())))
+    (counted,) = found.counted
+    assert (found.runs, found.cells, [run.seed for run in counted.federations]) == ((), (), list(found.seeds))
+    assert counted.column.id == "a" and counted.printed is not None and counted.printed.model_dump() == SIZES
 
 
 def test_columns_are_checked(tmp_path: Path) -> None:

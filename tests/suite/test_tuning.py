@@ -112,9 +112,9 @@ def test_options_reach_the_trials(suite: Suite) -> None:
 def test_personal_models_before_the_global_one(tmp_path: Path) -> None:
     suite = load(write(tmp_path / "staged.toml", staged()))
     (both,) = searches(suite, "ditto", columns=["b"], grid=["lam=0.5,1"])
-    assert (both.reading.stage, both.column.smallest, both.own) == ("personalized", 3, set())
+    assert (both.reading.stage, both.column.smallest, both.row_values) == ("personalized", 3, set())
     (strong,) = searches(suite, "strong", columns=["a"], grid=["lam=0.5,1"], seed=9)
-    assert strong.own == {"lam"} and [t.run.method.hyper["lam"] for t in strong.trials] == [0.5, 1.0]
+    assert strong.row_values == {"lam"} and [t.run.method.hyper["lam"] for t in strong.trials] == [0.5, 1.0]
 
 
 def test_own_methods_and_own_grids(suite: Suite, tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def curves(table: Expansion, shelf: Shelf, against: str = "round", metric: str =
     drawn = drawn_in(table, every, panels)
     notes = (
         *mixed(table, shelf),
-        *facts("scores", f"Mean over seeds; the band is the {spread_word(table.spread)}."),
+        *facts("spread", f"Mean over seeds; the band is the {spread_word(table.spread)}."),
         *facts("scores", axis_note(against, drawn, table.locations)),
         *_facts(remarks, more, list(heads), f"the stored runs do not tell their {against} ({axis.fill})", metric),
         *missing_facts(replace(table, rows=of_suite), every, shelf),

@@ -59,7 +59,8 @@ def draw_runs(table: Expansion, figure: FromRuns, shelf: Shelf) -> Drawing:
     drawn = [cell for cell in table.cells if any(shelf.read(spec) for spec in cell.runs)]
     notes = (
         *mixed(table, shelf),
-        *facts("scores", how, unadapted(drawn, table.locations) if isinstance(figure, Steps) else ""),
+        *facts("spread", how),
+        *facts("scores", unadapted(drawn, table.locations) if isinstance(figure, Steps) else ""),
         *remarked(remarks, {"uneven": UNEVEN, "unscored": _UNSCORED}, settings(table)),
         *missing_facts(table, places, shelf),
         *(facts("runs", f"{COUNTED} Device: {_devices(table, shelf)}.", unknown_costs(shown)) if shown else ()),
@@ -93,7 +94,8 @@ def _against_columns(table: Expansion, figure: Across, shelf: Shelf) -> Drawing:
     begins = f"The axis begins at {figure.y[0]:g} %, not at 0." if figure.y and figure.y[0] and panels[0].span else ""
     notes = (
         *mixed(table, shelf),
-        *facts("scores", f"Mean over seeds; the error bar is the {spread_word(table.spread)}.", begins),
+        *facts("spread", f"Mean over seeds; the error bar is the {spread_word(table.spread)}."),
+        *facts("scores", begins),
         *missing_facts(table, table.heads, shelf),
         *facts_of(table, seeds, drawn),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -66,6 +66,8 @@ _WIDEST = 0.45
 """The share of a picture's width that a legend beside the panels may take."""
 _TALLER = 1.6
 """Factor by which panels may be higher for a legend beside them."""
+ACROSS = "profile"
+"""Id of the text that a reduced profile has across its picture."""
 _PAD, _GAP, _LINE = 0.04, 0.12, 0.15
 """Inches around the figure, between panels, and of a line of the caption."""
 
@@ -90,8 +92,8 @@ def figure_of(drawing: Drawing, *, caption: bool = False) -> Figure:
     grid.place([0.0] * across, 0.0, 0.0)
     room = None if drawing.beside or many else grid.names(renderer)
     named, aside = _legends(figure, drawing, grid, renderer) if room is None else (None, None)
-    under = _caption(drawing, width) if caption else []
-    foot = _PAD + (_LINE * len(under) + _PAD if under else 0.0)
+    under = [*(_wrapped(drawing.notes, width) if caption else ()), *_wrapped([foot_of(drawing)], width)]
+    foot = _PAD + _LINE * len(under) + _PAD
     below = foot - _PAD + (named.get_window_extent(renderer).height / figure.dpi + _ABOVE_LEGEND if named else 0.0)
     above = _TITLE if caption else 0.0
     grid.place(room or [0.0] * across, below, above)
@@ -105,7 +107,10 @@ def figure_of(drawing: Drawing, *, caption: bool = False) -> Figure:
         aside.set_bbox_to_anchor((1 - _PAD / width, (below + height - above) / 2 / height))
     if caption:
         figure.suptitle(drawing.title, y=1 - _PAD / height, va="top", fontsize=9)
-        figure.text(_PAD / width, _PAD / height, "\n".join(under), fontsize=6, va="bottom", linespacing=1.35)
+    figure.text(_PAD / width, _PAD / height, "\n".join(under), fontsize=6, va="bottom", linespacing=1.35, color="0.25")
+    if drawing.profile != "paper":
+        across_it: Any = {"ha": "center", "va": "center", "rotation": 25, "alpha": 0.08, "zorder": -1}
+        figure.text(0.5, 0.5, drawing.profile, fontsize=16 * width, gid=ACROSS, **across_it)
     return figure
 
 
@@ -125,9 +130,18 @@ def _entries(drawing: Drawing) -> dict[str, str]:
     return {label: f"{label}: {beside[label]}" if label in beside else label for label in drawing.labels}
 
 
-def _caption(drawing: Drawing, width: float) -> list[str]:
-    """The lines of the notes below a picture of so many inches."""
-    return [line for note in drawing.notes for line in textwrap.wrap(note, int(width * _CHARACTERS))]
+def foot_of(drawing: Drawing) -> str:
+    """`cafeme-fig3 · quick · n = 1–3 · Mean over seeds; …`: suite, profile, values behind a point, and the band."""
+    points = (point for panel in drawing.panels for series in panel.series for point in series.points)
+    numbers = sorted({point.n for point in points if point.n})
+    n = f"n = {'–'.join(map(str, dict.fromkeys((numbers[0], numbers[-1]))))}" if numbers else ""
+    band = (fact.text.rstrip(".") for fact in drawing.facts if fact.kind == "spread")
+    return " · ".join(filter(None, (drawing.suite, drawing.profile, n, *band)))
+
+
+def _wrapped(texts: Iterable[str], width: float) -> list[str]:
+    """The lines of texts below a picture of so many inches."""
+    return [line for text in texts for line in textwrap.wrap(text, int(width * _CHARACTERS))]
 
 
 def _shown(drawing: Drawing) -> tuple[list[Panel], int]:

@@ -415,7 +415,7 @@ def held(one: Against, decimals: int, pool: Pool) -> list[Any]:
     if paired.detectable is not None and one.seed is None:
         told.append(f"detectable {paired.detectable:.{decimals}f}")
     mean = text.number(paired.mean, None, decimals, "+")
-    shown = f"{mean}{'*' if one.star else ''}{text.between(paired.interval, decimals)}"
+    shown = f"{mean}{text.between(paired.interval, decimals)}"
     brief = f"n = {over}" + ("" if one.p is None else f", p = {one.p:.3f}")
     return [shown, pool.add("; ".join(told)), pool.add(brief)]
 

@@ -11,7 +11,7 @@ from pflbench.report.claims import NOT_IN_THE_PAPER, Judged, Side
 from pflbench.report.html.data import Sheet, paper_name
 from pflbench.report.html.escape import discreet, web_link
 from pflbench.report.html.grid import grid_cells
-from pflbench.report.verdict import COMPARED
+from pflbench.report.verdict import COMPARED, GLYPHS
 from pflbench.units import count
 
 SIGNS = {
@@ -24,7 +24,6 @@ SIGNS = {
 }
 """Sign before each word on a claim, in the order in which claims are listed."""
 _REST = ("not run", NOT_IN_THE_PAPER)
-_CELL_SIGNS = {"agrees": "✓", "close": "≈", "inconclusive": "?", "differs": "✗"}
 FEWEST = 3
 """Rows with a number on both sides below which two tables are not drawn beside each other."""
 LEFT, RIGHT, WIDE, GAP = 150.0, 310.0, 460.0, 14.0
@@ -179,8 +178,7 @@ def _line(one: Judged) -> ClaimLine:
 
 
 def _said(word: str, side: Side) -> str:
-    if side.depends:
-        word += ", depends on the rounds read"
+    word += side.doubt
     seeds = f" ({side.decision.seeds} seeds)" if side.decision.seeds and word != NOT_IN_THE_PAPER else ""
     return word + seeds
 
@@ -196,9 +194,9 @@ def _squares(sheet: Sheet) -> Iterator[Square]:
     rows = (*table.rows, *table.extra)
     for place in grid_cells(table):
         verdict = place.value.verdict
-        if verdict and verdict.label in _CELL_SIGNS:
+        if verdict and verdict.label in GLYPHS:
             where = f"{table.title}: {rows[place.row].title}, {table.columns[place.column].name}"
-            yield Square(_CELL_SIGNS[verdict.label], verdict.label, discreet(f"{where}: {verdict.label}"))
+            yield Square(GLYPHS[verdict.label], verdict.label, discreet(f"{where}: {verdict.label}"))
 
 
 def _slopes(sheets: Sequence[Sheet], own: set[str]) -> Iterator[Slope]:

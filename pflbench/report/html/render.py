@@ -208,6 +208,7 @@ def _shown(value: CellValue | None, decimals: int) -> PageCell:
         ("leads", value.leads),
         ("none", lacking),
         ("failed", lacking and value.failed > 0),
+        (f"is-{value.verdict.label}" if value.verdict else "", text.glyph(value) != ""),
     ]
     shown = " ".join(name for name, there in classes if there)
     return PageCell(text.cell(value, decimals), shown, value.there and value.method != "")

@@ -136,6 +136,7 @@ function status(sheet) {
     ? "Bold: the highest of its column; in italics where seeds are missing."
     : "Nothing is bold: no column has two numbers.";
   return `Our runs; a number opens what it rests on. ${bold} (3/5): so many seeds are done. `
+    + "✓ agrees with the paper, ≈ is close, ? is inconclusive, ✗ differs. "
     + "ᵍ rests on a guess, ᵗ on values that we tuned; ˢ: the last ten scored rounds vary more than the seeds." + without;
 }
 
@@ -165,7 +166,10 @@ function drawCells(table, sheet) {
     const judged = view.show === "difference" && !view.versus && cell.verdict;
     if (judged) place_.dataset.verdict = judged + (cell.recent?.[1] ? `; ${cell.recent[0]}: ${cell.recent[1]}` : "");
     else delete place_.dataset.verdict;
-    for (const name of ["agrees", "close", "differs", "inconclusive"]) place_.classList.toggle(name, judged === name);
+    for (const name of ["agrees", "close", "differs", "inconclusive"]) {
+      place_.classList.toggle(name, judged === name);
+      place_.classList.toggle(`is-${name}`, isPlain() && cell.verdict === name);
+    }
   }
 }
 

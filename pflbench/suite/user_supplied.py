@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from pflbench import names, trust
 from pflbench.catalog import FieldInfo, Info, MethodInfo, describe, describe_options
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Seen = Callable[[RunSpec], tuple[str, str | None, Mapping[str, Any]]]
 """Name, version and options of what a run has of a kind."""
 
+Version = TypeVar("Version")
 Equals = Callable[[], Mapping[str, Mapping[str, RunSpec]]]
 """Returns finished runs by the id of `RunSpec.with_code`, then by their own id; what was finished last is last."""
 
@@ -39,6 +40,18 @@ _SEEN: dict[names.Kind, Seen] = {
 _READING = ("dataset", "partition")
 
 
+class Recorded(NamedTuple):
+    """A stored run beside its spec. `finished`: it is no trial and has not failed.
+
+    `suite`, `row`, `column`: what it was requested for; empty in runs from before this was recorded.
+    """
+
+    finished: bool
+    suite: str = ""
+    row: str = ""
+    column: str = ""
+
+
 def is_there(kind: names.Kind, reference: str) -> bool:
     """True if the file behind a reference is on this machine."""
     try:
@@ -48,34 +61,36 @@ def is_there(kind: names.Kind, reference: str) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Own:
+class UserSupplied:
     """Access to user-supplied code and data, with stored runs for what is missing.
 
     Attributes:
         root: The data root; None: data are not looked at, since a suite file is only checked.
         imports: Whether user-supplied code may be imported: only to train or check it. A reader takes from stored runs
             what the source does not tell.
-        stored: Returns the stored runs' specs, each with whether it is finished and no trial. They stand in for what is
-            not on this machine; without them that is an error.
+        stored: Returns the stored runs' specs with what is recorded of them. They stand in for what is not on this
+            machine; without them that is an error.
+        suite: Name of the suite, whose recorded runs decide first.
         equals: Finished runs that stand for those that differ from them in comments alone.
         remarks: Sentences about what stored runs have in several versions.
     """
 
     root: Path | None = None
     imports: bool = False
-    stored: Callable[[], Mapping[RunSpec, bool]] = dict
+    stored: Callable[[], Mapping[RunSpec, Recorded]] = dict
     equals: Equals = dict
+    suite: str = ""
     remarks: list[str] = field(default_factory=list)
     _known: dict[str, dict[str, str | None]] = field(default_factory=dict)
     _chosen: dict[tuple[names.Kind, str], str] = field(default_factory=dict)
 
-    def anew(self) -> Own:
-        """The same without the remarks and choices."""
-        return replace(self, remarks=[], _chosen={})
+    def anew(self, suite: str) -> UserSupplied:
+        """The same for a suite, without remarks and choices."""
+        return replace(self, suite=suite, remarks=[], _chosen={})
 
-    def method(self, reference: str) -> MethodInfo:
-        """The method behind a reference or id; see `describe`."""
-        info = self.options("methods", reference)
+    def method(self, reference: str, row: str = "") -> MethodInfo:
+        """The method behind a reference or id, of a row; see `describe`."""
+        info = self.options("methods", reference, row)
         if isinstance(info, MethodInfo):
             return info
         runs = [run for run in self.stored() if (run.method.name, run.method.version) == (info.name, info.version)]
@@ -84,31 +99,32 @@ class Own:
     def standing_for(self, run: RunSpec, places: names.Places) -> RunSpec:
         """The finished run that was made with the same code but for comments and the like; without one, the run itself.
 
-        `places`: where the user's own code is.
+        `places`: paths of user-supplied code.
         """
         if not (known := self.equals()):
             return run
         there = known.get(run.with_code(_digests(places)).id, {})
         return run if run.id in there or not there else list(there.values())[-1]
 
-    def contents(self, settings: Mapping[str, Any], places: names.Places, seed: int) -> dict[str, Named]:
+    def contents(
+        self, settings: Mapping[str, Any], places: names.Places, seed: int, column: str = ""
+    ) -> dict[str, Named]:
         """A run's dataset and partition with the hash of what they read; empty for those that come with pflbench.
 
         What cannot be read here is taken from stored runs, or has no hash, and then no stored run agrees. `settings`:
-        the run's fields, as far as they are known; `places`: where the user's own code is.
+        the run's fields, as far as they are known; `places`: paths of user-supplied code; `column`: the run's.
         """
-        data, division = settings["dataset"], settings["partition"]
-        readers = [one for one in ("dataset", "partition") if reads(one, settings[one])]
-        if self.root is None or not readers:
+        reading = {name: settings[name] for name in _READING if reads(name, settings[name])}
+        if self.root is None or not reading:
             return {}
+        data, division = settings["dataset"], settings["partition"]
         used = sorted((kind, place) for kind, place in places.items() if kind.startswith(("datasets", "partitions")))
         key = f"{self.root.absolute()} {data!r} {division!r} {settings['clients']} {seed} {used}"
         if key not in self._known:
             self._known[key] = self._read(key, data, division, settings["clients"], places, seed)
-        reading = {name: settings[name] for name in readers}
         there = self._known[key]
         if reading.keys() != there.keys():
-            there = self._most_read(settings, there, seed) | there
+            there = self._recorded_contents(settings, there, seed, column) | there
         return {name: one.model_copy(update={"content": there.get(name)}) for name, one in reading.items()}
 
     def _read(
@@ -118,7 +134,7 @@ class Own:
 
         A command that imports user-supplied code notes under `key` what that reads, for those that do not.
         """
-        from pflbench.data import content  # NumPy with it, which a suite without the user's own does not wait for
+        from pflbench.data import content  # NumPy with it, which a suite without user-supplied data does not wait for
 
         root = self.root
         assert root is not None
@@ -151,52 +167,62 @@ class Own:
         there = {kind[:-1] for kind in kinds if kind in places and is_there(kind, places[kind])}
         return {which: one for which, one in content.kept_content(key).items() if which in there}
 
-    def _most_read(self, settings: Mapping[str, Any], there: Mapping[str, str | None], seed: int) -> dict[str, Any]:
-        """Contents of dataset and partition in most stored runs that have these settings and read what is `there`."""
+    def _recorded_contents(
+        self, settings: Mapping[str, Any], there: Mapping[str, str | None], seed: int, column: str
+    ) -> dict[str, str | None]:
+        """Contents of dataset and partition in the stored runs that have these settings and read what is `there`."""
 
-        def bare(named: Named) -> Named:
-            return named.model_copy(update={"content": None})
+        def read(run: RunSpec) -> tuple[str | None, str | None]:
+            return run.dataset.content, run.partition.content
 
-        every = {
-            run: done
-            for run, done in self.stored().items()
-            if all(bare(getattr(run, name)) == bare(settings[name]) for name in _READING)
-            and run.clients == settings["clients"]
-        }
+        every = {run: one.finished for run, one in self.stored().items() if _has(run, settings)}
         runs = {run: done for run, done in every.items() if run.model_version == settings["model_version"]} or every
         for name, one in there.items():
             runs = {run: done for run, done in runs.items() if getattr(run, name).content == one} or runs
-        most = most_read(runs, seed)
-        for name, chosen in most.items():
+        chosen = majority(self._recorded(runs, "column", column), read, seed)
+        found = dict(zip(_READING, chosen, strict=True)) if chosen else {}
+        for name, content in found.items():
             if name not in there and reads(name, settings[name]):
-                others = rivals(every, name, chosen, seed)
                 what = f"what {settings[name].name} reads, which is not read here"
-                self._remark(what, chosen or "nothing", others, attrgetter(f"{name}.content"))
-        return most
+                others = rivals(every, name, content, seed)
+                self._remark(what, content or "nothing", others, attrgetter(f"{name}.content"))
+        return found
 
-    def options(self, kind: names.Kind, reference: str) -> Info:
-        """Describe the code at a reference or name; where it cannot be read here, by what stored runs say of it."""
+    def _recorded(self, runs: Mapping[RunSpec, bool], axis: Literal["row", "column"], id_: str) -> dict[RunSpec, bool]:
+        """Those of these stored runs that this row or column requested, if one of them is finished; else all."""
+        stored, place = self.stored(), (self.suite, id_)
+        here = {run: done for run, done in runs.items() if (stored[run].suite, getattr(stored[run], axis)) == place}
+        return here if id_ and any(here.values()) else dict(runs)
+
+    def options(self, kind: names.Kind, reference: str, place: str = "") -> Info:
+        """Describe the code at a reference or name; where it cannot be read here, by what stored runs say of it.
+
+        `place`: id of the row of a method, or of the column of anything else.
+        """
         if self.imports:
             trust.grant(reference)
         try:
             info = describe(reference) if kind == "methods" else describe_options(kind, reference)
         except trust.Untrusted as error:
-            return self._as_stored(kind, reference, names.code(names.locate(kind, reference)).version, error)
+            return self._as_stored(kind, reference, place, error, names.code(names.locate(kind, reference)).version)
         except UsageError as error:
             if is_there(kind, reference):
                 raise
-            return self._as_stored(kind, reference, None, error)
+            return self._as_stored(kind, reference, place, error)
         if info.version is not None:  # with which goes what is chosen of the rest
             self._chosen[kind, info.name] = info.version
         return info
 
-    def _as_stored(self, kind: names.Kind, reference: str, here: str | None, error: UsageError) -> Info:
+    def _as_stored(
+        self, kind: names.Kind, reference: str, place: str, error: UsageError, here: str | None = None
+    ) -> Info:
         """Describe, by stored runs, user-supplied code that is not on this machine or not imported.
 
         `here`: its version on this machine, which is taken if there are such runs. Raises the error if there are none.
         """
         seen, name = _SEEN[kind], names.without_folder(reference)
-        runs = {run: d for run, d in self.stored().items() if seen(run)[0] == name and seen(run)[1] is not None}
+        stored = self.stored()
+        runs = {run: stored[run].finished for run in stored if seen(run)[0] == name and seen(run)[1] is not None}
         if not runs:
             raise error
 
@@ -206,18 +232,18 @@ class Own:
         if here is not None and here in map(version, runs):
             self._chosen[kind, name] = here
         elif (kind, name) not in self._chosen:
-            # Of the runs that have what is chosen so far, if there are any.
-            agreeing = {
-                run: done
-                for run, done in runs.items()
-                if all(self._chosen.get((k, look(run)[0]), look(run)[1]) == look(run)[1] for k, look in _SEEN.items())
-            }
-            self._chosen[kind, name] = of_most(agreeing or runs, version)
+            recorded = self._recorded(runs, "row" if kind == "methods" else "column", place)
+            agreeing = {run: done for run, done in recorded.items() if self._agrees(run)}
+            self._chosen[kind, name] = str(majority(agreeing or recorded, version))
         chosen = self._chosen[kind, name]
         if chosen != here:
             where = "on this machine" if here is None else "imported here"
             self._remark(f"{name}, which is not {where}", chosen, runs, version)
         return Info(name, reference, _fields([seen(run)[2] for run in runs if version(run) == chosen]), "", chosen)
+
+    def _agrees(self, run: RunSpec) -> bool:
+        """True if a run has the versions that are chosen so far."""
+        return all(self._chosen.get((kind, look(run)[0]), look(run)[1]) == look(run)[1] for kind, look in _SEEN.items())
 
     def _remark(
         self, what: str, chosen: str, runs: Mapping[RunSpec, bool], version: Callable[[RunSpec], str | None]
@@ -243,40 +269,42 @@ def _digests(places: names.Places) -> dict[str, str]:
     return found
 
 
-# The three functions that follow depend on the runs they get, each with whether it is finished, and not on their order.
-_NOTHING = {"version": None, "content": None}
+# The two functions that follow depend on the runs they get, each with whether it is finished, and not on their order.
+_UNVERSIONED = {"version": None, "content": None}
 
 
-def of_most(runs: Mapping[RunSpec, bool], version: Callable[[RunSpec], str]) -> str:
-    """The version with which a table can show most finished runs: runs that differ in versions alone count once."""
-    counted: dict[str, set[RunSpec]] = {version(run): set() for run in runs}
-    for run, finished in runs.items():
-        if finished:
-            kinds = {kind: getattr(run, kind).model_copy(update=_NOTHING) for kind in ("dataset", "partition")}
-            method = run.method.model_copy(update={"version": ""})
-            counted[version(run)].add(run.model_copy(update={**kinds, "method": method, "model_version": None}))
-    return min(counted, key=lambda one: (-len(counted[one]), one))
+def _has(run: RunSpec, settings: Mapping[str, Any]) -> bool:
+    """True if a run's federation has these settings, whatever its dataset and partition read."""
+    return run.clients == settings["clients"] and all(
+        getattr(run, name).model_copy(update={"content": None}) == settings[name].model_copy(update={"content": None})
+        for name in _READING
+    )
 
 
-def most_read(runs: Mapping[RunSpec, bool], seed: int) -> dict[str, str | None]:
-    """Contents of dataset and partition, as hashes, with which most finished runs can be shown.
+def majority(
+    runs: Mapping[RunSpec, bool], version: Callable[[RunSpec], Version], seed: int | None = None
+) -> Version | None:
+    """The version with which a table can show most finished runs; None without runs.
 
-    `runs` differ at most by method, seed and what they read; it is empty where none is of the seed. Data that runs of
-    several seeds read do not depend on the seed: then all seeds have the same, also those without such a run.
+    Runs that differ in versions alone count once. With a `seed`, a version that runs of a single seed have is made from
+    the seed, and then the version is that of most runs of this seed.
     """
 
-    def read(run: RunSpec) -> tuple[str | None, str | None]:
-        return run.dataset.content, run.partition.content
+    def most(some: Iterable[RunSpec]) -> Version | None:
+        counted: dict[Version, set[RunSpec]] = {}
+        for run in some:
+            counted.setdefault(version(run), set())
+            if runs[run]:
+                kinds = {kind: getattr(run, kind).model_copy(update=_UNVERSIONED) for kind in _READING}
+                method = run.method.model_copy(update={"version": ""})
+                alike = run.model_copy(update={**kinds, "method": method, "model_version": None})
+                counted[version(run)].add(alike)
+        return min(counted, key=lambda one: (-len(counted[one]), str(one)), default=None)
 
-    finished = Counter(read(run) for run, done in runs.items() if done)
-
-    def top(some: Iterable[RunSpec]) -> tuple[str | None, str | None] | None:
-        return min(map(read, some), key=lambda one: (-finished[one], str(one)), default=None)
-
-    chosen = top(runs)
-    if len({run.seed for run in runs if read(run) == chosen}) < 2:
-        chosen = top(run for run in runs if run.seed == seed)
-    return dict(zip(("dataset", "partition"), chosen, strict=True)) if chosen else {}
+    chosen = most(runs)
+    if seed is not None and len({run.seed for run in runs if version(run) == chosen}) < 2:
+        return most(run for run in runs if run.seed == seed)
+    return chosen
 
 
 def rivals(runs: Mapping[RunSpec, bool], name: str, chosen: str | None, seed: int) -> dict[RunSpec, bool]:
@@ -296,7 +324,7 @@ def lacking(spec: RunSpec, root: Path, places: names.Places) -> dict[str, str]:
     """Find missing files that a run's dataset and partition, if user-supplied, declare.
 
     A sentence for each, by its name. Raises `UsageError` if a user's code cannot be loaded, or has changed since.
-    `root`: the data root; `places`: where the user's own code is.
+    `root`: the data root; `places`: paths of user-supplied code.
     """
     from pflbench.data import content
 

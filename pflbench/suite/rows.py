@@ -1,12 +1,11 @@
-"""The selected rows and columns of a suite."""
+"""Rows of a suite, and the rows that a selection keeps or adds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from pflbench import names, renames
 from pflbench.catalog import MethodInfo
@@ -15,9 +14,9 @@ from pflbench.selection import Selection
 from pflbench.spec import Stage
 from pflbench.suite.cells import TableRow
 from pflbench.suite.document import Document, Suite
-from pflbench.suite.own import Own
-from pflbench.suite.schema import Column, Row
+from pflbench.suite.schema import Row
 from pflbench.suite.strict import at
+from pflbench.suite.user_supplied import UserSupplied
 
 
 @dataclass(frozen=True)
@@ -25,15 +24,12 @@ class SelectedRow:
     """A selected row and its method. A guest is a selected method that is no row of the suite.
 
     Attributes:
-        row: The row as the table shows it; a guest has no stages until `staging` chooses them.
+        row: The row as the table shows it; a guest has no stages until `stages.staged` chooses them.
         info: The method.
         entry: The row in the suite file; without values for a guest.
         scored: The stages that its runs are scored at.
         place: Where in the suite file the row stands; empty for a guest.
-        rounds: Of its runs, if it does not have the column's.
         before: The rows that are trained before it, each going on from the one before, see `schema.Row.after`.
-        hyper: The hyperparameters that the selection sets, stronger than all that the file says.
-        finetune: What it sets of fine-tuning.
     """
 
     row: TableRow
@@ -41,10 +37,7 @@ class SelectedRow:
     entry: Row
     scored: tuple[Stage, ...]
     place: str = ""
-    rounds: int | None = None
     before: tuple[SelectedRow, ...] = ()
-    hyper: Mapping[str, Any] = field(default_factory=dict)
-    finetune: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -80,9 +73,9 @@ def suite_rows(suite: Suite, document: Document) -> list[SelectedRow]:
     for i, row in enumerate(document.row):
         place = f"{suite.path}: row[{i}]"
         with at(f"{place}.method"):
-            info = suite.own.method(anchored(row.method, suite.path.parent))
+            info = suite.supplied.method(anchored(row.method, suite.path.parent), row.id)
         shown = TableRow(row.id, row.name or row.title, info.name, document.shown(row))
-        rows.append(SelectedRow(shown, info, row, document.scored(row), place, row.rounds))
+        rows.append(SelectedRow(shown, info, row, document.scored(row), place))
     return [replace(row, before=_before(row, rows)) for row in rows]
 
 
@@ -107,6 +100,56 @@ def _before(row: SelectedRow, rows: Sequence[SelectedRow]) -> tuple[SelectedRow,
     return tuple(found[:0:-1])
 
 
+def select_rows(
+    rows: list[SelectedRow], selection: Selection, document: Document, supplied: UserSupplied
+) -> list[SelectedRow]:
+    """The rows with a selection's row ids and methods; a method that is no row of the suite becomes a guest.
+
+    A name that is a row's id means that row, and the rows that show its runs at other stages, even if it is also the
+    method of more rows.
+    """
+    there = _names(rows)
+    if selection.rows:
+        all_known("row", selection.rows, [one.row.id for one in rows])
+        rows = [one for one in rows if one.row.id in selection.rows]
+    if not selection.methods:
+        return rows
+    if not document.row:
+        raise UsageError("This suite has no rows: it trains nothing.")
+    foreign = _foreign(selection.methods, there)
+    picked = _named(rows, [name for name in selection.methods if name not in foreign], document)
+    picked += [one for one in _of_code(rows, foreign, document, supplied) if one not in picked]
+    if len({one.row.id for one in picked}) < len(picked):
+        raise UsageError("Two of the methods have the same file and class name: rename one of the files.")
+    return picked
+
+
+def _foreign(methods: Iterable[str], there: set[str]) -> list[str]:
+    """The methods that mean no row: code, and built-in ones; `there`: names of the suite's rows."""
+    # A method's former name may mean a row of the suite: that is asked back, not guessed.
+    elsewhere = {name for name in names.known("methods").keys() - there if not renames.hint(name, there)}
+    return [name for name in methods if names.is_reference(name) or name in elsewhere]
+
+
+def _named(rows: list[SelectedRow], ids: list[str], document: Document) -> list[SelectedRow]:
+    """The rows with these ids, and those that show the same runs, or those of these methods."""
+    for file in [name for name in ids if name.endswith(".py")]:
+        names.locate("methods", file)  # which asks for its class
+    all_known("method", ids, _names(rows))
+    runs = [_runs(one, document) for one in rows if one.row.id in ids]
+    several = set(ids) - {one.row.id for one in rows}
+    return [one for one in rows if _runs(one, document) in runs or one.info.name in several]
+
+
+def _of_code(
+    rows: Sequence[SelectedRow], methods: Iterable[str], document: Document, supplied: UserSupplied
+) -> Iterator[SelectedRow]:
+    """The rows of methods that are named by where their code is, and a guest for each other method."""
+    for reference in dict.fromkeys(anchored(name, Path.cwd()) for name in methods):
+        info = supplied.method(reference)
+        yield from [one for one in rows if one.location == reference] or [_guest(info, reference, document)]
+
+
 def _guest(info: MethodInfo, reference: str, document: Document) -> SelectedRow:
     """The row of a method that is none of the suite's."""
     title = names.split_reference(reference)[1] if names.is_reference(reference) else reference
@@ -115,54 +158,8 @@ def _guest(info: MethodInfo, reference: str, document: Document) -> SelectedRow:
     return SelectedRow(row, info, entry, document.stages)
 
 
-def select_rows(rows: list[SelectedRow], part: Selection, document: Document, own: Own) -> list[SelectedRow]:
-    """The rows with a selection's row ids and methods; a method that is no row of the suite becomes a guest.
-
-    A name that is a row's id means that row, and the rows that show its runs at other stages, even if it is also the
-    method of more rows. `own`: where code of the user's own is looked for.
-    """
-    there = _called(rows)
-    if part.rows:
-        all_known("row", part.rows, [one.row.id for one in rows])
-        rows = [one for one in rows if one.row.id in part.rows]
-    if not part.methods:
-        return rows
-    if not document.row:
-        raise UsageError("This suite has no rows: it trains nothing.")
-    # A method's former name may mean a row of the suite: that is asked back, not guessed.
-    elsewhere = {name for name in names.known("methods").keys() - there if not renames.hint(name, there)}
-    foreign = [name for name in part.methods if names.is_reference(name) or name in elsewhere]
-    picked = _of_suite(rows, part.methods, foreign, document)
-    picked += [selected for selected in _of_code(rows, foreign, document, own) if selected not in picked]
-    if len({one.row.id for one in picked}) < len(picked):
-        raise UsageError("Two of the methods have the same file and class name: rename one of the files.")
-    return picked
-
-
-def _called(rows: Iterable[SelectedRow]) -> set[str]:
+def _names(rows: Iterable[SelectedRow]) -> set[str]:
     return {name for one in rows for name in (one.row.id, one.info.name)}
-
-
-def _of_code(
-    rows: Sequence[SelectedRow], methods: Iterable[str], document: Document, own: Own
-) -> Iterator[SelectedRow]:
-    """The rows of methods that are named by where their code is, and a guest for each other method."""
-    for reference in dict.fromkeys(anchored(name, Path.cwd()) for name in methods):
-        info = own.method(reference)
-        yield from [one for one in rows if one.location == reference] or [_guest(info, reference, document)]
-
-
-def _of_suite(
-    rows: list[SelectedRow], methods: Iterable[str], foreign: Sequence[str], document: Document
-) -> list[SelectedRow]:
-    """The rows with these ids, foreign ones left out, and those that show the same runs, or those of these methods."""
-    ids = [name for name in methods if name not in foreign]
-    for file in [name for name in ids if name.endswith(".py")]:
-        names.locate("methods", file)  # which asks for its class
-    all_known("method", ids, _called(rows))
-    runs = [_runs(one, document) for one in rows if one.row.id in ids]
-    several = set(ids) - {one.row.id for one in rows}
-    return [one for one in rows if _runs(one, document) in runs or one.info.name in several]
 
 
 def _runs(selected: SelectedRow, document: Document) -> tuple[object, ...]:
@@ -173,40 +170,7 @@ def _runs(selected: SelectedRow, document: Document) -> tuple[object, ...]:
     return selected.entry.model_dump(exclude=_SHOWN_ONLY), selected.scored, selected.row.id if own_values else ""
 
 
-def select_columns(suite: Suite, document: Document, part: Selection) -> list[int]:
-    """The indices of the columns with a selection's ids, datasets, partitions and numbers of clients."""
-    filters: dict[str, tuple[Sequence[str], Callable[[Document, Column], str]]] = {
-        "column": (part.columns, lambda d, c: c.id),
-        "dataset": (part.datasets, lambda d, c: c.dataset.name),
-        "partition": (part.partitions, lambda d, c: c.partition.name),
-        "number of clients": ([str(n) for n in part.clients], lambda d, c: str(c.clients or d.federation.clients)),
-    }
-    chosen = list(range(len(document.column)))
-    for kind, (wanted, name) in filters.items():
-        if wanted:
-            # A column answers to what it is in the paper even where the profile puts something smaller there.
-            answers = [
-                {name(d, d.column[i]) for d in (suite.document(), document)} for i in range(len(document.column))
-            ]
-            all_known(kind, wanted, [n for having in answers for n in having])
-            chosen = [i for i in chosen if answers[i] & set(wanted)]
-    if not chosen:
-        raise UsageError("No column has all of what --column, --dataset, --partition and --clients ask for.")
-    return chosen
-
-
 def anchored(name: str, folder: Path) -> str:
     """A reference into a file with its path taken from `folder`; any other name as it is."""
     where, _, attribute = name.rpartition(":")
     return f"{(folder / where).resolve()}:{attribute}" if where.endswith(".py") else name
-
-
-def references(suite: Suite, document: Document, index: int) -> dict[names.Kind, str]:
-    """Names of a column's dataset, partition and network; a file with its whole path."""
-    column = document.column[index]
-    called: dict[names.Kind, str] = {
-        "datasets": column.dataset.name,
-        "partitions": column.partition.name,
-        "models": column.model,
-    }
-    return {kind: anchored(name, suite.path.parent) for kind, name in called.items()}

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pflbench import names
 from pflbench.errors import UsageError
 from pflbench.stages import PREFERRED, SHOWN, Shown, canonical
-from pflbench.suite import resolve
-from pflbench.suite.document import Document, Suite
-from pflbench.suite.select import SelectedRow
+from pflbench.suite.document import Document
+from pflbench.suite.layers import ColumnLayers
+from pflbench.suite.rows import SelectedRow
 
 _POINTER = "see 'Which stages exist' in docs/methods.md"
 _TRAINED = (
@@ -26,8 +26,8 @@ _HOOKS: dict[Shown, str] = {
 """Advice for each stage to authors of a method without it."""
 
 
-def staged(suite: Suite, document: Document, selected: SelectedRow) -> SelectedRow:
-    """The row at the stages that its method has.
+def staged(row: SelectedRow, document: Document, columns: Sequence[ColumnLayers]) -> SelectedRow:
+    """The row at the stages that its method has in all these columns, so that selecting some changes no run.
 
     A row of the suite is scored at what it names and, of what other rows name, at what its method has. A guest is shown
     and scored at what the table shows and its method has.
@@ -35,13 +35,19 @@ def staged(suite: Suite, document: Document, selected: SelectedRow) -> SelectedR
     Raises:
         UsageError: The row names a stage that its method does not have, or nothing is left for a guest.
     """
-    there = _there(suite, document, selected)
-    if not selected.place:
-        return _guest(document, selected, there)
-    if lacking := [stage for stage in selected.entry.named if stage not in there]:
-        key = "stage" if lacking[0] == selected.entry.stage else selected.entry.stage_key
-        raise UsageError(f"{selected.place}.{key}: {_refusal(document, selected, lacking[0], there)}")
-    return replace(selected, scored=tuple(stage for stage in selected.scored if stage in there))
+    stages = row.info.stages
+    points: list[dict[str, object]] = [{}]
+    if stages.personal_needs and "personalized" in canonical((*row.scored, *row.entry.named)):
+        points = [point for column in columns for point in column.hyperparameters(row)[0]]
+    moment, held_out = document.evaluation.moment, document.held_out
+    found = [stages.there(point, moment=moment, held_out=held_out) for point in points]
+    there = tuple(stage for stage in SHOWN if all(stage in one for one in found))
+    if not row.place:
+        return _guest(document, row, there)
+    if lacking := [stage for stage in row.entry.named if stage not in there]:
+        key = "stage" if lacking[0] == row.entry.stage else row.entry.stage_key
+        raise UsageError(f"{row.place}.{key}: {_refusal(document, row, lacking[0], there)}")
+    return replace(row, scored=tuple(stage for stage in row.scored if stage in there))
 
 
 def _guest(document: Document, selected: SelectedRow, there: Sequence[Shown]) -> SelectedRow:
@@ -53,21 +59,9 @@ def _guest(document: Document, selected: SelectedRow, there: Sequence[Shown]) ->
         wanted = [stage for stage in SHOWN if stage in seen]
         raise UsageError(_refusal(document, selected, wanted[0], there))
     # Methods need not have the stages "stored" and "sampled": runs are scored at them only where they are shown.
-    asked = document.scored_anywhere - {"stored", "sampled"} | {*shown}
-    scored = canonical(stage for stage in asked if stage in there)
+    wanted_stages = document.scored_anywhere - {"stored", "sampled"} | {*shown}
+    scored = canonical(stage for stage in wanted_stages if stage in there)
     return replace(selected, row=replace(selected.row, stages=shown), scored=scored)
-
-
-def _there(suite: Suite, document: Document, selected: SelectedRow) -> tuple[Shown, ...]:
-    """The stages that the method has in all columns, so that selecting columns changes no run's identity."""
-    stages = selected.info.stages
-    kinds: list[dict[str, object]] = [{}]
-    if stages.personal_needs and "personalized" in canonical((*selected.scored, *selected.entry.named)):
-        where = range(len(document.column))
-        kinds = [h for i in where for h in resolve.hyperparameters(suite, document, i, selected)[0]]
-    moment, held_out = document.evaluation.moment, document.held_out
-    found = [stages.there(hyper, moment=moment, held_out=held_out) for hyper in kinds]
-    return tuple(stage for stage in SHOWN if all(stage in one for one in found))
 
 
 def _refusal(document: Document, selected: SelectedRow, stage: Shown, there: Sequence[Shown]) -> str:

@@ -1,0 +1,410 @@
+"""Layers of a suite: a cell asks its column for a value, and the nearest definition wins.
+
+From far to near: the suite's tables, the column, the row, the column's values for this row, the selection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pflbench import names, renames
+from pflbench.catalog import FieldInfo, Info, coerce, complete, parse
+from pflbench.errors import UsageError, unknown
+from pflbench.selection import EVERYTHING, Selection
+from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
+from pflbench.suite.document import Document, Suite
+from pflbench.suite.rows import SelectedRow, all_known, anchored, suite_rows
+from pflbench.suite.schema import Candidates, Column, FederationKeys, FinetuneKeys, NamedTable, Row, Sourced
+from pflbench.suite.sources import PROFILE, SETTINGS, Source
+from pflbench.suite.strict import at
+from pflbench.suite.user_supplied import is_there
+
+FINETUNE_OPTIONS = Info(
+    "finetune",
+    "pflbench.spec:Finetune",
+    {key: FieldInfo(kind) for key, kind in (("steps", "int"), ("lr", "float"), ("decay", "float"), ("every", "int"))},
+    "Test-time fine-tuning.",
+)
+_DIVIDED = ("dataset", "partition", "clients", "training_clients", "query")
+"""The settings that a federation depends on."""
+_UNTRAINED: dict[str, Any] = {
+    "method": MethodSpec(name="none", version="none"),
+    "model": "none",
+    "cohort": 1,
+    "batch": 1,
+    "rounds": 1,
+    "scoring": Scoring(),
+}
+"""Fixed values of the fields that a federation does not depend on."""
+_KEYS: dict[names.Kind, str] = {"datasets": "dataset.name", "partitions": "partition.name", "models": "model"}
+
+
+class Override(NamedTuple):
+    """A value over all that the suite says. `target`: a method's name or class, or `finetune`."""
+
+    target: str
+    key: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class ColumnLayers:
+    """A column of a suite, the `index`-th, under a profile and below a selection."""
+
+    suite: Suite
+    document: Document
+    index: int
+    selection: Selection = EVERYTHING
+    overrides: Sequence[Override] = ()
+
+    @property
+    def entry(self) -> Column:
+        """The column in the suite file, under the profile."""
+        return self.document.column[self.index]
+
+    @property
+    def whole(self) -> ColumnLayers:
+        """The same without the profile."""
+        return replace(self, document=self.suite.document())
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The selection's seeds, else its own, else the suite's."""
+        return self.selection.seeds or self.document.seeds(self.entry)
+
+    @property
+    def place(self) -> str:
+        """Where it stands, for errors."""
+        return f"{self.suite.path}: column[{self.index}]"
+
+    @property
+    def stand_in(self) -> str:
+        """The dataset that the profile puts in the place of the paper's; empty if it is the paper's."""
+        here, whole = self.entry.dataset.name, self.whole.entry.dataset.name
+        return "" if here == whole else here
+
+    def value(self, key: str) -> Any:
+        """A setting: the column's, else the federation's."""
+        found = getattr(self.entry, key)
+        return getattr(self.document.federation, key, None) if found is None else found
+
+    @cached_property
+    def references(self) -> dict[names.Kind, str]:
+        """Names of its dataset, partition and network; a file with its whole path."""
+        entry, folder = self.entry, self.suite.path.parent
+        called: dict[names.Kind, str] = {
+            "datasets": entry.dataset.name,
+            "partitions": entry.partition.name,
+            "models": entry.model,
+        }
+        return {kind: anchored(name, folder) for kind, name in called.items()}
+
+    @cached_property
+    def infos(self) -> dict[names.Kind, Info]:
+        """Its dataset, partition and network, described."""
+        called, found = self.references, dict[names.Kind, Info]()
+        # What is on this machine first: stored runs that tell of the rest agree with it.
+        for kind in sorted(called, key=lambda one: names.is_reference(called[one]) and not is_there(one, called[one])):
+            with at(f"{self.place}.{_KEYS[kind]}"):
+                found[kind] = self.suite.supplied.options(kind, called[kind], self.entry.id)
+        return found
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """The part of a `RunSpec` that all its runs have in common; a row may have other rounds."""
+        federation = {key: found for key in FederationKeys.model_fields if (found := self.value(key)) is not None}
+        clients = federation["clients"]
+        training = federation.setdefault("training_clients", clients)
+        if not federation.setdefault("cohort", training) <= training <= clients:
+            raise UsageError(f"{self.place}: cohort ≤ training_clients ≤ clients does not hold.")
+        if self.document.evaluation.clients == "held-out" and training == clients:
+            raise UsageError(f"{self.place}.training_clients: no client is left to be held out.")
+        if self.entry.subset and self.entry.subset.smallest > clients:
+            raise UsageError(f"{self.place}.subset.smallest: there are only {clients} clients.")
+        infos = self.infos
+        return federation | {
+            "dataset": _named(infos["datasets"], self.entry.dataset, f"{self.place}.dataset"),
+            "partition": _named(infos["partitions"], self.entry.partition, f"{self.place}.partition"),
+            "model": infos["models"].name,
+            "model_version": infos["models"].version,
+            "rounds": self.selection.rounds or self.entry.rounds,
+            "batch": self.entry.batch,
+            "precision": self.selection.precision or "fp32",
+        }
+
+    @cached_property
+    def sources(self) -> dict[str, str]:
+        """The sources of its settings.
+
+        A source in `[sources]` is that of the paper profile's value; what another profile changes comes from there.
+        """
+        kept = {key: self.value(key) == self.whole.value(key) for key in SETTINGS if "." not in key}
+        found: dict[str, str] = {}
+        for key, source in self._listed.items():
+            kind, _, option = key.partition(".")
+            there = kind not in ("dataset", "partition") or not option or option in self.settings[kind].options
+            if kept.get(kind) and there:
+                found[key] = source
+        given = self.document.federation.given
+        found |= {key: source for key, source in given.items() if getattr(self.entry, key) is None}
+        found |= self.entry.given
+        found |= {key: PROFILE for key, same in kept.items() if key not in found and not same}
+        if self.settings["rounds"] != self.entry.rounds:
+            found.pop("rounds", None)
+        return found
+
+    @property
+    def _listed(self) -> dict[str, Source]:
+        """Everything that `[sources]` tables say."""
+        return self.document.sources | self.entry.sources
+
+    def _listed_for(self, row: Row) -> dict[str, Source]:
+        """What they say of a row's hyperparameters, by its method or, nearer, by its id."""
+        listed = [(path.rpartition("."), source) for path, source in self._listed.items()]
+        return {key: source for name in self._names(row) for (of, _, key), source in listed if of == name}
+
+    @cached_property
+    def places(self) -> names.Places:
+        """Paths of user-supplied code, files and folders of its dataset, partition and network."""
+        found: dict[str, str] = {kind: name for kind, name in self.references.items() if names.is_reference(name)}
+        tables: tuple[tuple[names.Kind, NamedTable], ...]
+        tables = ("datasets", self.entry.dataset), ("partitions", self.entry.partition)
+        for kind, table in tables:
+            options = table.model_extra or {}
+            for key in self.infos[kind].paths:
+                if key in options:
+                    found[f"{kind}.{key}"] = str(self._path(options[key]))
+        return found
+
+    def _path(self, text: str) -> Path:
+        """A user's file or folder with its whole path: seen from the suite file's folder, else from the data root."""
+        beside = self.suite.path.parent.resolve() / Path(text).expanduser()
+        below = (self.suite.supplied.root or beside).absolute() / text
+        return below if below.exists() and not beside.exists() else beside
+
+    def federations(self) -> tuple[RunSpec, ...]:
+        """For each of its seeds the spec of a run that is never trained; its id identifies the federation."""
+        settings = _UNTRAINED | {key: self.settings[key] for key in _DIVIDED}
+        return tuple(
+            RunSpec(**settings | self.contents(self.settings, self.places, seed), seed=seed) for seed in self.seeds
+        )
+
+    def contents(self, settings: Mapping[str, Any], places: names.Places, seed: int) -> dict[str, Named]:
+        """A run's dataset and partition with the hash of what they read, see `UserSupplied.contents`."""
+        return self.suite.supplied.contents(settings, places, seed, self.entry.id)
+
+    def rounds(self, row: SelectedRow) -> int | None:
+        """The rounds of a row that has its own, at most the selection's; None: the column's."""
+        own, most = row.entry.rounds, self.selection.rounds
+        return min(own, most or own) if own else None
+
+    def overridden(self, targets: Collection[str]) -> dict[str, Any]:
+        """Values of the selection for these targets, by key."""
+        return {key: value for target, key, value in self.overrides if target in targets}
+
+    def hyperparameters(self, row: SelectedRow) -> tuple[list[dict[str, Any]], dict[str, str]]:
+        """Every hyperparameter's value, and the source of those that the suite file gives one for, defaults included.
+
+        One set of values for each point of the row's grid in the order written, the first key changing slowest; a
+        single set without a grid. A column's values go by a method, or by the id of a row that is no method's name.
+        """
+        values: dict[str, Any] = {}
+        sources: dict[str, Source | None] = {}
+        for place, table in self._tables(row.entry, row.place):
+            for key, entry in table.items():
+                found = entry if entry.like is None else self._alike(entry, f"{place}.{key}.like")
+                with at(f"{place}.{key}"):
+                    values[key], sources[key] = coerce(row.info, key, found.value), found.source
+        grid = candidates(row.info, row.entry.grid, f"{row.place}.grid")
+        selected = self.overridden(row.aliases)
+        sources |= {key: row.entry.grid[key].source for key in grid} | dict.fromkeys(selected)
+        sources |= {key: source for key, source in self._listed_for(row.entry).items() if key not in sources}
+        varied = {key: tried for key, tried in grid.items() if key not in selected}
+        points = [dict(zip(varied, chosen, strict=True)) for chosen in product(*varied.values())]
+        known: dict[str, str] = {key: source for key, source in sources.items() if source}
+        return [complete(row.info, values | selected | point) for point in points], known
+
+    def _names(self, row: Row) -> list[str]:
+        """Names by which tables have values for a row: its method, and its id unless that is the name of a method."""
+        return [row.method, *([] if row.id in {other.method for other in self.document.row} else [row.id])]
+
+    def _tables(self, row: Row, place: str) -> list[tuple[str, Mapping[str, Sourced]]]:
+        """Everything that the file says of a row's hyperparameters, with its place, the nearer later."""
+        found = self.entry.hyper
+        method, *alone = self._names(row)
+        return [
+            (f"{self.suite.path}: hyper.{method}", self.document.hyper.get(method, {})),
+            (f"{self.place}.hyper.{method}", found.get(method, {})),
+            (f"{place}.hyper", row.hyper),
+            *((f"{self.place}.hyper.{id_}", found.get(id_, {})) for id_ in alone),
+        ]
+
+    def _alike(self, entry: Sourced, place: str) -> Sourced:
+        """Entry of another row's hyperparameter; `entry.like`: `row.hyperparameter`."""
+        id_, _, key = (entry.like or "").rpartition(".")
+        with at(place):
+            row = next((row for row in self.document.row if row.id == id_), None)
+            if row is None:
+                raise unknown("row", id_, [row.id for row in self.document.row])
+            entries = [table[key] for _, table in self._tables(row, "") if key in table]
+            if not entries or entries[-1].like is not None:
+                raise UsageError(f"the suite file gives {id_} no {key} of its own.")
+        own = entries[-1].source and entry.source  # a value that a profile sets has no source
+        return entries[-1].model_copy(update={"source": own or entries[-1].source})
+
+    def finetuning(self, row: SelectedRow) -> tuple[Finetune | None, dict[str, str]]:
+        """The fine-tuning of a row, and its values' sources; None and empty if the suite has none."""
+        if self.document.evaluation.finetune is None:
+            return None, {}
+        named = self.entry.finetune.model_extra or {}
+        nearer = [named[name] for name in self._names(row.entry) if name in named]
+        values: dict[str, Any] = {}
+        sources: dict[str, str] = {key: s for key, s in self.document.sources.items() if key.startswith("finetune.")}
+        for table in (self.document.evaluation.finetune, self.entry.finetune, *nearer):
+            there = table.model_dump(include=set(FinetuneKeys.model_fields), exclude_none=True)
+            values |= there
+            sources |= {f"finetune.{key}": table.given.get(key, "") for key in there}
+        selected = self.overridden(["finetune"])
+        values |= selected
+        sources |= {f"finetune.{key}": "" for key in selected}
+        if "lr" not in values:
+            raise UsageError(f"{self.place}.finetune.lr: missing")
+        with at("finetune"):
+            return Finetune(**values), {key: source for key, source in sources.items() if source}
+
+    def reported_steps(self, finetune: Finetune) -> tuple[int, ...]:
+        """The fine-tuning steps that its cells average: its own, else the suite's, else the last."""
+        report = self.entry.report or self.document.evaluation.report
+        steps = tuple(report.steps) if report else (finetune.steps,)
+        if max(steps) > finetune.steps:
+            place = self.place if self.entry.report else f"{self.suite.path}: evaluation"
+            problem = f"step {max(steps)} is not there, fine-tuning ends with step {finetune.steps}."
+            raise UsageError(f"{place}.report.steps: {problem}")
+        return steps
+
+
+def select_columns(every: Sequence[ColumnLayers], selection: Selection) -> list[ColumnLayers]:
+    """Of all columns those with a selection's ids, datasets, partitions and numbers of clients."""
+    filters: dict[str, tuple[Sequence[str], Callable[[ColumnLayers], str]]] = {
+        "column": (selection.columns, lambda c: c.entry.id),
+        "dataset": (selection.datasets, lambda c: c.entry.dataset.name),
+        "partition": (selection.partitions, lambda c: c.entry.partition.name),
+        "number of clients": ([str(n) for n in selection.clients], lambda c: str(c.value("clients"))),
+    }
+    chosen = list(every)
+    for kind, (wanted, name) in filters.items():
+        if wanted:
+            # A column answers to what it is in the paper even where the profile puts something smaller there.
+            answers = [{name(column.whole), name(column)} for column in every]
+            all_known(kind, wanted, [answer for having in answers for answer in having])
+            chosen = [column for column in chosen if answers[column.index] & set(wanted)]
+    if not chosen:
+        raise UsageError("No column has all of what --column, --dataset, --partition and --clients ask for.")
+    return chosen
+
+
+def every_column(
+    suite: Suite, document: Document, selection: Selection = EVERYTHING, overrides: Sequence[Override] = ()
+) -> list[ColumnLayers]:
+    """All columns of a suite under a profile."""
+    return [ColumnLayers(suite, document, i, selection, overrides) for i in range(len(document.column))]
+
+
+def parse_overrides(document: Document, texts: Sequence[str], rows: Sequence[SelectedRow]) -> list[Override]:
+    """Values of `method.key=value` and `finetune.key=value`.
+
+    A target that is none of these rows, of those before them, or fine-tuning is refused.
+    """
+    every = [one for selected in rows for one in (*selected.before, selected)]
+    targets: dict[str, Info] = {alias: one.info for one in every for alias in one.aliases}
+    if document.evaluation.finetune:
+        targets["finetune"] = FINETUNE_OPTIONS
+    found = []
+    for text in texts:
+        with at(f"--set {text}"):
+            path, equals, value = text.partition("=")
+            target, _, key = path.strip().rpartition(".")
+            if not (equals and target):
+                raise UsageError("Write method.key=value or finetune.key=value.")
+            if target not in targets:
+                raise _no_target(target, targets, {*(row.method for row in document.row), *names.known("methods")})
+            found.append(Override(target, key, parse(targets[target], key, value.strip())))
+    return found
+
+
+def _no_target(target: str, targets: Mapping[str, Info], methods: Collection[str]) -> UsageError:
+    """The error for a `--set` of what is not selected; `methods`: those that could be."""
+    if target not in methods:
+        return unknown("method", target, targets)
+    selected = ", ".join(dict.fromkeys(one.name for one in targets.values() if one is not FINETUNE_OPTIONS))
+    return UsageError(
+        f"{target} is not selected: add --method {target}, or leave this --set out. Selected: {selected}."
+        f"{renames.hint(target, targets)}"
+    )
+
+
+def candidates(info: Info, grid: Mapping[str, Candidates], place: str) -> dict[str, list[Any]]:
+    """The values that a grid in a suite file tries; `place`: where in the file it stands."""
+    lists = {}
+    for key, entry in grid.items():
+        with at(f"{place}.{key}"):
+            lists[key] = [coerce(info, key, value) for value in entry.value]
+            check_distinct(lists[key])
+    return lists
+
+
+def check_distinct(values: Sequence[Any]) -> None:
+    """Raise `UsageError` if a grid tries a value twice."""
+    if any(value in values[:i] for i, value in enumerate(values)):
+        raise UsageError("a value is there twice.")
+
+
+def _named(info: Info, table: NamedTable, place: str) -> Named:
+    options = {}
+    for key, value in (table.model_extra or {}).items():
+        with at(f"{place}.{key}"):
+            options[key] = coerce(info, key, value)
+            if key in info.paths:  # where it lies is no part of what it is
+                options[key] = Path(value).name or str(value)
+    with at(place):
+        return Named(name=info.name, options=complete(info, options), version=info.version)
+
+
+def check_method_keys(suite: Suite, document: Document, rows: Sequence[SelectedRow]) -> None:
+    """Reject a table of hyperparameters or fine-tuning for a method, or in a column for a row, that is not there."""
+    methods = {selected.key for selected in rows}
+    either = methods | {selected.row.id for selected in rows}
+    tables: list[tuple[str, Iterable[str], set[str]]] = [("hyper", document.hyper, methods)]
+    for i, column in enumerate(document.column):
+        tables.append((f"column[{i}].hyper", column.hyper, either))
+        tables.append((f"column[{i}].finetune", column.finetune.model_extra or {}, either))
+    for place, keys, known in tables:
+        with at(f"{suite.path}: {place}"):
+            all_known("method", keys, known)
+
+
+def check_sources(suite: Suite) -> None:
+    """Reject sources of anything that is no setting, no option of a dataset or partition, and no hyperparameter."""
+    document = suite.document()
+    infos = {name: row.info for row in suite_rows(suite, document) for name in (row.row.id, row.key)}
+    everywhere: dict[str, None] = {}
+    for column in every_column(suite, document):
+        options = [f"{kind[:-1]}.{option}" for kind, info in column.infos.items() for option in info.fields]
+        everywhere |= dict.fromkeys(options)
+        _check_sources(column.entry.sources, options, infos, f"{column.place}.sources")
+    _check_sources(document.sources, list(everywhere), infos, f"{suite.path}: sources")
+
+
+def _check_sources(sources: Mapping[str, str], options: Sequence[str], infos: Mapping[str, Info], place: str) -> None:
+    for key in sources:
+        name, _, hyper = key.rpartition(".")
+        with at(f"{place}.{key}"):
+            if name in infos and hyper not in infos[name].fields:
+                raise unknown(f"hyperparameter of {name}", hyper, infos[name].fields)
+            if name not in infos and key not in SETTINGS and key not in options:
+                raise unknown("setting", key, [*SETTINGS, *options, *(f"{known}.{hyper}" for known in infos)])
