@@ -97,7 +97,9 @@ def test_a_report_of_stored_runs_starts_without_torch(tmp_path: Path) -> None:
     Store(tmp_path / "results").write(RunResult(spec, scores, {"data_hash": "d"}))
     code, printed = start("report", "--profile", "smoke", cwd=tmp_path)
     assert code == 0 and "50" in printed
-    code, printed = start("explain", suite.called, "fedavg", suite.document().column[0].id, "--no-data", cwd=tmp_path)
+    code, printed = start(
+        "explain", suite.called, "fedavg", suite.document().column[0].id, "--no-data", "--full", cwd=tmp_path
+    )
     assert code == 0 and "What speaks for and against the number" in printed
     code, printed = start("scores", "-o", "scores.csv", cwd=tmp_path)
     assert code == 0 and "Written" in printed

@@ -97,7 +97,7 @@ def report(
     too. A terminal shows a short form of one profile, which fits a screen; --full has the rest. Behind a number stands
     its verdict: ✓ agrees with the paper, ≈ is close, ? is inconclusive, ✗ differs.
     """
-    from pflbench.report.claim_list import in_a_line
+    from pflbench.report.claim_list import claims_line
     from pflbench.report.claims import judged
     from pflbench.report.compact import compact
     from pflbench.report.reading import readable
@@ -131,7 +131,7 @@ def report(
         )
     common.put(text, output, styled=format_ == "terminal")
     if few and selects_nothing(selection):
-        console().print(in_a_line(judged([], store, own), results))
+        console().print(claims_line(judged([], store, own), results))
     if few and found.others:
         every = command("report", f"{selection.options} --all", results)
         console().print(f"{count(len(found.others), 'more table')}: {every}")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pflbench.report.statistics import Interval
 from pflbench.report.table import Against, CellValue, Fairness, Row, Table, Versus
-from pflbench.report.text import NONE, between, cell, difference_text, glyph, number, printed, ranges
+from pflbench.report.text import NONE, between, cell, difference_text, glyph, number, paper_number, ranges
 from pflbench.report.verdict import COMPARED, RULE, SUSPECT, Verdict
 from pflbench.suite.cells import ColumnHead
 
@@ -49,7 +49,7 @@ def _comparison(table: Table) -> Appendix:
     notes: dict[str, int] = {}
     lines = []
     for row, head, value in replace(table, extra=()).shown:
-        paper = printed(value, table.decimals, spread=True) or NONE
+        paper = paper_number(value, table.decimals, spread=True) or NONE
         difference = (
             NONE if value.difference is None else difference_text(value.difference, value.verdict, table.decimals)
         )

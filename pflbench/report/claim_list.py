@@ -51,7 +51,7 @@ def summary(judged: Iterable[Judged]) -> str:
     return f"{count(words.total(), 'claim')}: {found}"
 
 
-def in_a_line(papers: Mapping[str, Sequence[Judged]], results: Path = DEFAULT_RESULTS) -> str:
+def claims_line(papers: Mapping[str, Sequence[Judged]], results: Path = DEFAULT_RESULTS) -> str:
     """`Claims: 3 hold, 1 does not, 14 undecided: pflbench claims`."""
     words = Counter(one.word.split(",")[0] for judged in papers.values() for one in judged)
     holds, not_ = words["holds"], words["does not hold"]

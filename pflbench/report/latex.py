@@ -63,11 +63,11 @@ def latex(table: Table, compare: bool, caption: str | None = None, bare: bool = 
     """
     table = filled(table) if any(table.shown) else table
     unit = f" {table.unit}." if table.unit else ""
-    seeds, legend = table.texts("seeds"), text.legend(table)
-    above = [f"{table.title}.{unit}", *seeds, *legend] if caption is None else [caption]
+    seeds, meanings = table.texts("seeds"), text.glyph_meanings(table)
+    above = [f"{table.title}.{unit}", *seeds, *meanings] if caption is None else [caption]
     grids = [_grid(table, view) for view in views(table)]
     notes = _comments(n for n in table.footer if bare or caption is not None or n not in seeds)
-    notes += [f"% {escaped(line)}" for line in (legend if bare or caption is not None else ())]
+    notes += [f"% {escaped(line)}" for line in (meanings if bare or caption is not None else ())]
     if bare:
         return "\n".join([NEEDS, *notes, *(line for grid in grids for line in _tabular(grid))]) + "\n"
     lines = [NEEDS, *notes, *_float(above, _label(table), grids)]

@@ -387,28 +387,28 @@ def differences(table: Expansion) -> list[str]:
     return list(lines)
 
 
-class Missing(NamedTuple):
+class MissingRuns(NamedTuple):
     """Sentences on the missing runs of a suite, and the command that computes them; empty if none are missing."""
 
     text: str = ""
     command: str = ""
 
 
-def missing_runs(table: Expansion, grid: Grid, results: Path, failed: Callable[[RunSpec], bool]) -> Missing:
+def missing_runs(table: Expansion, grid: Grid, results: Path, failed: Callable[[RunSpec], bool]) -> MissingRuns:
     """The suite's runs that are not there or failed.
 
     `results`: the folder that the command names. `failed`: whether a run is there and failed, as one that diverged.
     """
     whole, absent, broken = _missing_seeds(table, grid, failed)
     if not absent and not broken:
-        return Missing()
+        return MissingRuns()
     computes = command("run", table.part.options + " --redo failed" * bool(broken), results)
     if absent == whole:
         rows = " of the suite's rows" if any(value.there for value in grid.values()) else ""
-        return Missing(f"No runs yet{rows}: `{computes}` makes them.", computes)
+        return MissingRuns(f"No runs yet{rows}: `{computes}` makes them.", computes)
     said = [f"Missing: {_rows_and_columns(absent, whole)}." if absent else ""]
     said += [f"Missing, as they failed: {_rows_and_columns(broken, whole)}." if broken else ""]
-    return Missing(f"{' '.join(filter(None, said))} `{computes}` computes them.", computes)
+    return MissingRuns(f"{' '.join(filter(None, said))} `{computes}` computes them.", computes)
 
 
 def _rows_and_columns(some: _Seeds, whole: _Seeds) -> str:

@@ -27,7 +27,7 @@ _FULL = "--full shows all rows and columns, and what they rest on."
 
 
 def terminal(table: Table, compare: bool, width: int | None, *, color: bool) -> str:
-    """The table as text that ends with a newline. The short form has at most `LINES` lines where its rows allow.
+    """The table as text that ends with a newline. The short form has at most `LINES` lines, and the lists asked for.
 
     Args:
         table: What to show; `brief` asks for the short form.
@@ -39,11 +39,11 @@ def terminal(table: Table, compare: bool, width: int | None, *, color: bool) -> 
     screen.say(table.title, "bold")
     if table.brief:
         _brief(table, screen)
-        return screen.text
-    _numbers(table, screen)
-    for fact in table.facts:
-        screen.say(fact.text, _fact_style(fact))
-    for one in appendix.appendices(table, compare):
+    else:
+        _numbers(table, screen)
+        for fact in table.facts:
+            screen.say(fact.text, _fact_style(fact))
+    for one in appendix.appendices(table, compare and not table.brief):
         screen.say("")
         screen.say(one.title, "bold")
         _list(one, screen)
@@ -175,7 +175,9 @@ def _column(table: Table, view: View, index: int, color: bool) -> _Column:
         cells = _underlined(values, cells)
     glyphs = tuple(text.glyph(value) if table.compared else "" for value in values)
     beside = table.brief and table.compared
-    papers = tuple(text.printed(value, table.decimals) if beside and value and value.there else "" for value in values)
+    papers = tuple(
+        text.paper_number(value, table.decimals) if beside and value and value.there else "" for value in values
+    )
     return _Column(view.columns[index], tuple(cells), glyphs, papers, tuple(map(_style, values)))
 
 

@@ -66,14 +66,14 @@ def glyph(value: CellValue | None) -> str:
     return "" if value is None or value.verdict is None else GLYPHS.get(value.verdict.label, "")
 
 
-def legend(table: Table) -> list[str]:
+def glyph_meanings(table: Table) -> list[str]:
     """`Beside the paper's number: ✓ agrees, ✗ differs.`: a sentence on the glyphs in a table; empty without any."""
     there = {value.verdict.label for *_, value in table.shown if value.verdict and table.compared}
     meanings = [f"{sign} {label}" for label, sign in GLYPHS.items() if label in there]
     return [f"Beside the paper's number: {', '.join(meanings)}."] if meanings else []
 
 
-def printed(value: CellValue, decimals: int, *, spread: bool = False) -> str:
+def paper_number(value: CellValue, decimals: int, *, spread: bool = False) -> str:
     """The paper's number as it prints it, with its ± for `spread`; empty without one."""
     if (theirs := value.reference) is None:
         return ""

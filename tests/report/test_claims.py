@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from pflbench.report import claims
-from pflbench.report.claim_list import commands, in_a_line, text
+from pflbench.report.claim_list import claims_line, commands, text
 from pflbench.report.claims import Judged, judge, needed_runs, with_times
 from pflbench.report.reading import Shelf
 from pflbench.result import RunResult, Score
@@ -149,7 +149,7 @@ def test_the_mean_over_columns_is_no_lead_that_grows(monkeypatch: pytest.MonkeyP
 
 def test_a_line_counts_the_claims() -> None:
     def line(*words: str) -> str:
-        return in_a_line({"a": [SimpleNamespace(word=word) for word in words]})  # type: ignore[list-item]
+        return claims_line({"a": [SimpleNamespace(word=word) for word in words]})  # type: ignore[list-item]
 
     many = ("holds", "holds, smaller than printed", "does not hold", *["undecided"] * 3, "not run")
     assert line(*many) == "Claims: 2 hold, 1 does not, 3 undecided, 1 not run: pflbench claims"

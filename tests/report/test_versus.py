@@ -12,6 +12,7 @@ import scipy.stats
 from table_kit import row
 
 from pflbench.errors import UsageError
+from pflbench.report.compact import compact
 from pflbench.report.layout import lay_out
 from pflbench.report.render import VERSUS_COLUMNS, long_form, render
 from pflbench.report.table import Against, Table
@@ -104,6 +105,12 @@ def test_every_format_shows_it(build: Build, store: Store, format: str) -> None:
     assert "gainst fedavg" in shown and "+12.20 (" in shown and "10 seeds" in shown and "Holm" in shown
     assert "0.002" in shown and "*:" not in shown, "the exact test's p in place of a star"
     assert "gainst" not in render(lay_out(rivals(build, store, {"ditto": GAINS}), store), format)  # type: ignore[arg-type]
+
+
+def test_the_short_form_has_it(build: Build, store: Store) -> None:
+    table = lay_out(rivals(build, store, {"ditto": GAINS}), store, versus="fedavg", over_clients=True)
+    shown = render(compact(table), "terminal", width=150, color=False)
+    assert "Against fedavg\n" in shown and "+12.20 (" in shown and "\nOver clients\n" in shown
 
 
 def test_the_csv_has_it(build: Build, store: Store) -> None:

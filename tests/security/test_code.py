@@ -19,7 +19,7 @@ READING = {
     "page": ("report", "-s", "tiny.toml", "--format", "html", "-o", "page.html"),
     "csv": ("report", "-s", "tiny.toml", "--format", "csv"),
     "fairness": ("report", "-s", "tiny.toml", "--fairness"),
-    "explain": ("explain", "tiny.toml", "fedavg", "dirichlet"),
+    "explain": ("explain", "tiny.toml", "fedavg", "dirichlet", "--full"),
     "status": ("status",),
     "list": ("ls", "runs"),
     "list of a suite": ("ls", "runs", "-s", "tiny.toml"),
@@ -94,7 +94,7 @@ def test_neither_explain_nor_show_runs_code_that_a_run_names(lab: Lab, cli: Cli,
     id = lab.store(result(hostile))
     name = hostile.method.name
     for row in dict.fromkeys((name, name.rpartition(":")[2])):
-        cli("explain", "tiny.toml", row, "dirichlet")
+        cli("explain", "tiny.toml", row, "dirichlet", "--full")
         assert not lab.mark.exists()
     assert cli("show", id).code == 0 and not lab.mark.exists()
 
@@ -151,7 +151,7 @@ def test_a_suites_code_is_imported_to_train_it_and_not_to_read_it(lab: Lab, cli:
     assert cli("run", "-s", "own.toml", "--unchecked").code == 0 and lab.mark.exists()
     lab.mark.rmdir()
     trust.revoke_all()
-    for verb in (("report", "-s", "own.toml", "--full"), ("explain", "own.toml", "fedavg", "dirichlet")):
+    for verb in (("report", "-s", "own.toml", "--full"), ("explain", "own.toml", "fedavg", "dirichlet", "--full")):
         said = cli(*verb)
         assert said.code == 0 and "fedavg" in said.out.lower() and not lab.mark.exists()
 

@@ -297,9 +297,8 @@ def _add_costs(sheet: Sheet, equal: AtEqualCost, cells: Mapping[str, dict[str, A
 def _shown(value: CellValue, decimals: int, pool: Pool) -> dict[str, Any]:
     """Texts of a cell, without those that it lacks."""
     found: dict[str, Any] = {"ours": text.cell(value, decimals), "best": value.best or None}
-    if (printed := value.reference) is not None:
-        spread = "" if printed.spread is None else f" ± {printed.spread:.{decimals}f}"
-        found |= {"paper": (printed.text or text.number(printed.mean, None, decimals)) + spread}
+    if value.reference is not None:
+        found |= {"paper": text.paper_number(value, decimals, spread=True)}
     if value.difference is not None:
         found |= {"diff": text.difference_text(value.difference, value.verdict, decimals)}
     if value.verdict is not None:
