@@ -67,7 +67,8 @@ def looks(labels: Iterable[str]) -> dict[str, Look]:
     """Look of each label, in order.
 
     The row with a method's own name, else the first of its family, has the family's color, line and marker; further
-    ones (fine-tuned, a seed, a reading) have a lighter tint and other lines and markers. What is no known method takes colors that are left.
+    ones (fine-tuned, a seed, a reading) have a lighter tint and other lines and markers. What is no known method takes
+    colors that are left.
     """
     ordered = list(dict.fromkeys(labels))
     families = [family(label) for label in ordered]
