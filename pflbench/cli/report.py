@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from pflbench.report.table import Table
     from pflbench.suite.cells import ReadAs
 
-Profile = Annotated[str | None, option("--profile", help="Only this one (default: each that has results).")]
+Profile = Annotated[
+    str | None, option("--profile", help="Only this one (default: each with results; on a terminal the first).")
+]
 FORMATS = ("terminal", "markdown", "latex", "csv", "html")
 WIDEST = 100
 """Characters of a line of `explain`."""

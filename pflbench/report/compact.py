@@ -16,7 +16,7 @@ from pflbench.report.verdict import COMPARED, GLYPHS, Label
 
 _FARTHEST = 3
 """Cells that differ most, which the short form names."""
-_LONGEST = 160
+_LONGEST = 200
 """Characters of the sentences on missing runs; longer ones give way to the command."""
 
 

@@ -92,15 +92,16 @@ def _smaller(table: Table) -> Iterator[tuple[Table, list[str]]]:
         table = replace(table, rows=tuple(_without_spread(row) for row in table.rows))
         hidden = [*hidden, "±"]
         yield table, hidden
+    shown, cut = table, hidden
     for left in range(len(table.columns) - 1, 0, -1):
         rows, extra = (
             tuple(replace(row, cells=row.cells[:left]) for row in some) for some in (table.rows, table.extra)
         )
-        some = replace(table, columns=table.columns[:left], rows=rows, extra=extra)
+        shown = replace(table, columns=table.columns[:left], rows=rows, extra=extra)
         cut = [*hidden, count(len(table.columns) - left, "column")]
-        yield some, cut
-    for left in range(len(some.rows) - 1, 0, -1):
-        yield replace(some, rows=some.rows[:left]), [*cut, count(len(some.rows) - left, "row")]
+        yield shown, cut
+    for left in range(len(shown.rows) - 1, 0, -1):
+        yield replace(shown, rows=shown.rows[:left]), [*cut, count(len(shown.rows) - left, "row")]
 
 
 def _without_spread(row: Row) -> Row:

@@ -88,10 +88,10 @@ def test_rows_reading_and_rival_are_chosen_as_in_other_formats(cli: Any, folder:
     page = cli(*table, "-m", "fedavg", "-m", "ditto", "--read", "best", "--versus", "ditto").out
     found = data(page)
     (shown,) = found["tables"]
-    assert [title for _, title, _ in shown["rows"]] == ["FedAvg", "FedAvg-FT", "Ditto"]
+    assert [title for _, title, *_ in shown["rows"]] == ["FedAvg", "FedAvg-FT", "Ditto"]
     assert set(shown["readings"]) == {"last", "last-10", "best"}
     assert (found["read"], found["versus"]) == ("best", {shown["key"]: "ditto"})
-    assert [title for _, title, _ in data(cli(*table, "-m", "ditto").out)["tables"][0]["rows"]] == ["Ditto"]
+    assert [title for _, title, *_ in data(cli(*table, "-m", "ditto").out)["tables"][0]["rows"]] == ["Ditto"]
     for wrong in (("-m", "dito"), ("--versus", "dito"), ("--read", "first")):
         assert cli(*table, *wrong).code == 2, wrong
 

@@ -23,9 +23,10 @@ from pflbench.report.html.holds import GAP, cards, spread_labels
 from pflbench.report.html.render import render_page
 from pflbench.report.layout import fill, finished
 from pflbench.report.reading import Shelf
+from pflbench.report.verdict import GLYPHS
 from pflbench.selection import selection
 from pflbench.store import Store
-from pflbench.store.asked import askers
+from pflbench.store.requests import requests_of
 from pflbench.suite.cells import Cell, Expansion, Reading, Reference
 from pflbench.suite.claim import Claim
 from pflbench.suite.schema import LayoutTable, Spread
@@ -38,7 +39,7 @@ FIVE = Spread.model_validate({"kind": "std", "ddof": 0, "n": {"value": 5, "sourc
 
 
 def sheet(table: Expansion, store: Store) -> Sheet:
-    filled = fill(table, Shelf(store), askers(store))
+    filled = fill(table, Shelf(store), requests_of(store))
     part = selection(suites=[table.suite], profile=table.profile)
     return Sheet({"last": finished(filled)}, part, paper=table.paper, fills={"last": filled})
 
@@ -60,6 +61,15 @@ def drawn(build: Build, store: Store, **table: Any) -> dict[str, list[float | No
     assert found
     (data,) = json.loads(found[1])["tables"]
     return {key: cell["forest"] for key, cell in data["readings"]["last"]["cells"].items() if "forest" in cell}
+
+
+def test_verdicts_stand_behind_numbers_as_glyphs(build: Build, store: Store) -> None:
+    build.fill(store)
+    text = render_page([sheet(build.table(references=PRINTED), store)], "", {})
+    cells = re.findall(r'<td class="([^"]*is-[^"]*)"><button type="button">([^<]*)<', text)
+    assert cells == [("is-inconclusive", "30.00 ± 8.16"), ("is-differs", "40.00 ± 8.16")], "numbers are as they were"
+    for label, glyph in GLYPHS.items():
+        assert f'td.is-{label}::after {{ content: "{glyph}"' in text
 
 
 def test_the_forest_has_the_intervals_of_both_sides(build: Build, store: Store) -> None:
