@@ -51,16 +51,17 @@ def terminal(table: Table, compare: bool, width: int | None, *, color: bool) -> 
 
 
 def _brief(table: Table, screen: Screen) -> None:
-    """Numbers and facts of a short form: first the facts are cut, then rows and columns until it fits."""
-    facts = [(fact, _cut(fact, screen.width)) for fact in table.facts]
-    room = LINES - len(screen.text.splitlines()) - sum(len(lines) for _, lines in facts)
-    for shown, hidden in _smaller(table):
+    """Numbers and facts of a short form. Until it fits: less of facts, of columns, and rows of the suite last."""
+    said = len(screen.text.splitlines())
+    for shown, hidden, most in _smaller(table):
+        facts = [(fact, _cut(fact, screen.width, most)) for fact in table.facts]
         last = wrapped(" ".join([*(["Not shown: " + ", ".join(hidden) + "."] if hidden else []), _FULL]), screen.width)
-        if _height(shown, screen) + len(last.splitlines()) <= room:
+        lines = _height(shown, screen) + sum(len(lines) for _, lines in facts) + len(last.splitlines())
+        if said + lines <= LINES:
             break
     _numbers(shown, screen)
-    for fact, lines in facts:
-        for line in lines:
+    for fact, texts in facts:
+        for line in texts:
             screen.say(line, _fact_style(fact))
     if table.has_results:
         screen.say(last)
@@ -70,28 +71,29 @@ def _fact_style(fact: Fact) -> str:
     return "yellow" if fact.kind in ("mixed", "failed") else ""
 
 
-def _cut(fact: Fact, width: int) -> list[str]:
-    """Lines of a fact in the short form: all of them where it names a command, else at most two or three."""
-    most = {"missing": None, "verdict": 3, "progress": 3}.get(fact.kind, 2)
+def _cut(fact: Fact, width: int, most: int) -> list[str]:
+    """Lines of a fact: at most so many, or one more of several on verdicts or progress; all with a command."""
     lines = wrapped(fact.text, width).splitlines()
-    if most is None or len(lines) <= most:
+    most += most > 1 and fact.kind in ("verdict", "progress")
+    if fact.kind == "missing" or len(lines) <= most:
         return lines
     *lines, last = lines[:most]
     return [*lines, f"{last[: width - 2].rsplit(' ', 1)[0] if len(last) > width - 2 else last} …"]
 
 
-def _smaller(table: Table) -> Iterator[tuple[Table, list[str]]]:
-    """The table, and ever smaller parts of it: without extra rows, spreads, columns and rows; with what is left out."""
-    yield table, []
+def _smaller(table: Table) -> Iterator[tuple[Table, list[str], int]]:
+    """The table and ever smaller parts of it, each with what is left out, and the lines of each fact."""
+    yield table, [], 2
     hidden: list[str] = []
     for left in range(len(table.extra) - 1, -1 if table.rows else 0, -1):
         hidden = [f"{count(len(table.extra) - left, 'row')} outside the suite"]
-        yield replace(table, extra=table.extra[:left]), hidden
+        yield replace(table, extra=table.extra[:left]), hidden, 2
     table = replace(table, extra=table.extra[: 0 if table.rows else 1])
+    yield table, hidden, 1
     if any(value and value.spread is not None for row in table.rows for value in row.cells):
         table = replace(table, rows=tuple(_without_spread(row) for row in table.rows))
         hidden = [*hidden, "±"]
-        yield table, hidden
+        yield table, hidden, 1
     shown, cut = table, hidden
     for left in range(len(table.columns) - 1, 0, -1):
         rows, extra = (
@@ -99,9 +101,9 @@ def _smaller(table: Table) -> Iterator[tuple[Table, list[str]]]:
         )
         shown = replace(table, columns=table.columns[:left], rows=rows, extra=extra)
         cut = [*hidden, count(len(table.columns) - left, "column")]
-        yield shown, cut
+        yield shown, cut, 1
     for left in range(len(shown.rows) - 1, 0, -1):
-        yield replace(shown, rows=shown.rows[:left]), [*cut, count(len(shown.rows) - left, "row")]
+        yield replace(shown, rows=shown.rows[:left]), [*cut, count(len(shown.rows) - left, "row")], 1
 
 
 def _without_spread(row: Row) -> Row:
