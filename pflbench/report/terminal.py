@@ -52,7 +52,7 @@ def terminal(table: Table, compare: bool, width: int | None, *, color: bool) -> 
 
 def _brief(table: Table, screen: Screen) -> None:
     """Numbers and facts of a short form: first the facts are cut, then rows and columns until it fits."""
-    facts = [(fact, _cut(fact, screen.width)) for fact in table.facts]
+    facts = [(fact, _cut(fact, table, screen.width)) for fact in table.facts]
     room = LINES - len(screen.text.splitlines()) - sum(len(lines) for _, lines in facts)
     for shown, hidden in _smaller(table):
         last = wrapped(" ".join([*(["Not shown: " + ", ".join(hidden) + "."] if hidden else []), _FULL]), screen.width)
@@ -70,12 +70,14 @@ def _fact_style(fact: Fact) -> str:
     return "yellow" if fact.kind in ("mixed", "failed") else ""
 
 
-def _cut(fact: Fact, width: int) -> list[str]:
-    """Lines of a fact in the short form: all of them where it names a command, else at most two or three."""
-    most = {"missing": None, "verdict": 3, "progress": 3}.get(fact.kind, 2)
+def _cut(fact: Fact, table: Table, width: int) -> list[str]:
+    """At most two or three lines of a fact in the short form. Of long ones on missing runs the command is left."""
+    most = {"verdict": 3, "progress": 3}.get(fact.kind, 2)
     lines = wrapped(fact.text, width).splitlines()
-    if most is None or len(lines) <= most:
+    if len(lines) <= most or (fact.kind == "missing" and not (table.fills and table.has_results)):
         return lines
+    if fact.kind == "missing":
+        return wrapped(f"`{table.fills}` computes the missing runs.", width).splitlines()
     *lines, last = lines[:most]
     return [*lines, f"{last[: width - 2].rsplit(' ', 1)[0] if len(last) > width - 2 else last} …"]
 
