@@ -9,6 +9,7 @@ stale picture. Run it after runs were packed or the page changed. Needs the extr
 from __future__ import annotations
 
 import html
+import os
 import re
 import shutil
 import tempfile
@@ -28,8 +29,9 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 
 
 def page() -> str:
-    """The page of all committed tables."""
-    store = Store(ROOT / "results")
+    """The page of all committed tables; relative to the project's root, as the README's command writes it."""
+    os.chdir(ROOT)
+    store = Store(Path("results"))
     return tables_page(Selection(), store, readable(store))
 
 

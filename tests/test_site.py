@@ -138,7 +138,8 @@ def test_the_table_of_results_is_current() -> None:
 
 
 @pytest.mark.slow
-def test_the_picture_of_the_readme_is_current() -> None:
+def test_the_picture_of_the_readme_is_current(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)  # and back at the end
     program = page_program("picture")
     assert program.words(program.page()) == program.WORDS.read_text(encoding="utf-8"), "run: python docs/picture.py"
     assert (

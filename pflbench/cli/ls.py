@@ -17,7 +17,7 @@ from pflbench.store import ShownStore, Stored
 
 if TYPE_CHECKING:
     from pflbench.catalog import FieldInfo
-    from pflbench.store.asked import Askers
+    from pflbench.store.requests import Requests
     from pflbench.suite.cells import Expansion
     from pflbench.suite.user_supplied import UserSupplied
 
@@ -151,10 +151,10 @@ def status(
     """Say for every suite and profile with results how many runs are done, failed or missing, and why runs failed."""
     from pflbench.report.reading import readable
     from pflbench.report.tables import elsewhere, every_profile, with_results
-    from pflbench.store.asked import askers
+    from pflbench.store.requests import requests_of
 
     store = ShownStore(results, packaged=False)
-    stored, asked = {run.spec.id: run for run in store.list()}, askers(store)
+    stored, asked = {run.spec.id: run for run in store.list()}, requests_of(store)
     own = readable(store, data_dir)
     tables = with_results(selection, store, own)
     named = {run.id for table in tables for run in table.runs}
@@ -169,7 +169,7 @@ def status(
     return 0
 
 
-def _beside(table: Expansion, run: Stored, asked: Askers) -> bool:
+def _beside(table: Expansion, run: Stored, asked: Requests) -> bool:
     """Whether a suite asked for a run, or may have: nobody knows who did of runs from before that was recorded."""
     if run.spec.id in asked:
         return (table.suite, table.profile) in asked[run.spec.id]

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
 
 from pflbench.data.content import of_file
-from pflbench.data.published import reading
+from pflbench.data.published import file_errors
 from pflbench.data.root import cache_folder, clear_halves, read_json, write_json
 from pflbench.errors import DataMissing, PflbenchError
 
@@ -45,7 +45,7 @@ def unpacked(archive: Path) -> Path:
     """
     if not archive.is_file():
         raise DataMissing(f"There is no file {str(archive)!r}.")
-    with reading(f"Cannot unpack {archive}"):
+    with file_errors(f"Cannot unpack {archive}"):
         folder = cache_folder() / "unpacked" / f"{archive.name.partition('.')[0]}-{of_file(archive)[:16]}"
         listed = cache_folder() / "listed" / f"{folder.name}.json"
         if _is_whole(folder, listed):

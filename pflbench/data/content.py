@@ -10,27 +10,26 @@ import hashlib
 import itertools
 import json
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pflbench.data.partition import Dealer, Partition, Rows
+from pflbench.data.prepared import prepared
 from pflbench.data.published import Published
 from pflbench.data.root import cache_folder, read_json, write_json
 from pflbench.data.source import Dataset, Source
 from pflbench.errors import DataMissing, PflbenchError
 from pflbench.spec import Named
 
-SETTLED = 2 * 10**9
-"""Nanoseconds after which a further change of a file shows in its time, whatever the file system."""
 _LARGE = 1 << 20
-"""Bytes from which a file's hash is remembered from one process to the next."""
+"""Bytes from which a file's hash is kept for other processes."""
 _MANY = 500
-"""Files from which the hash of all of them is remembered likewise."""
+"""Files from which the hash of all of them is kept likewise."""
 
 
 def has_content(made: object, named: Named) -> bool:
@@ -84,7 +83,7 @@ def check_files(reader: Dataset | Partition | Dealer, root: Path) -> None:
         _named_files(declared, root.absolute())
     except PflbenchError as error:
         raise DataMissing(str(error)) from error
-    except (Exception, SystemExit) as error:  # a user's own code
+    except (Exception, SystemExit) as error:  # user-supplied code
         raise DataMissing(f"Its `files` fails: {type(error).__name__}: {error}") from error
 
 
@@ -122,7 +121,7 @@ def kept_content(key: str) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     kept = read_json(_content_file(key))
     for which, (content, files) in kept.items() if isinstance(kept, dict) else ():
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, DataMissing):
             found[which] = _of_named([(name, Path(path)) for name, path in files]) if files else content
     return found
 
@@ -152,22 +151,15 @@ def _of_files(declared: Callable[[Path], Iterable[str | Path]], root: Path) -> s
 
 
 def _of_named(files: Sequence[tuple[str, Path]]) -> str | None:
+    """16 hex digits for the names and bytes of files; None if there are none. Of many they are `prepared`."""
+
+    def hashed() -> tuple[npt.NDArray[np.str_]]:
+        return (np.array(_digest(f"{name}\0{of_file(path)}\n".encode() for name, path in files)),)
+
     if len(files) < _MANY:
-        return _digest(f"{name}\0{of_file(path)}\n".encode() for name, path in files) if files else None
-    key, newest = _stamp(files)
-    if (kept := _remembered().get(key)) is None:
-        kept = [len(files), newest, _digest(f"{name}\0{of_file(path)}\n".encode() for name, path in files)]
-        if time.time_ns() - newest > SETTLED and _stamp(files)[0] == key:
-            with contextlib.suppress(OSError):
-                write_json(_cache(), _remembered() | {key: kept})
-    return str(kept[2])
-
-
-def _stamp(files: Iterable[tuple[str, Path]]) -> tuple[str, int]:
-    """By what a set of many files is known, and the time of the last change of any of them in nanoseconds."""
-    status = [(name, path, path.stat()) for name, path in files]
-    lines = (f"{name}\0{path.absolute()}\0{' '.join(map(str, stamp(one)))}\n" for name, path, one in status)
-    return f"{len(status)} files {_digest(map(os.fsencode, lines))}", max(one.st_mtime_ns for *_, one in status)
+        return str(*hashed()) if files else None
+    names = " ".join(json.dumps(name) for name, _ in files)
+    return str(*prepared(f"content of files: 1 {names}", [path for _, path in files], hashed))
 
 
 def _named_files(declared: Callable[[Path], Iterable[str | Path]], root: Path) -> set[tuple[str, Path]]:
@@ -206,49 +198,18 @@ def _below(folder: Path) -> Iterator[Path]:
         yield from (Path(here) / name for name in names)
 
 
-_known: dict[str, list[Any]] = {}
-"""Of files by path: `stamp`, and hash."""
-
-
-def stamp(status: os.stat_result) -> tuple[int, int, int]:
-    """By what a change of a file is seen: its size, and the times of the last change of its bytes and of its status.
-
-    Programs that replace a file may set the former time back, but not the latter.
-    """
-    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
 def of_file(path: Path) -> str:
-    """The SHA-256 of a file's bytes, computed once for each path and `stamp`."""
-    status, name = path.stat(), str(path.absolute())
-    stamped, large = [*stamp(status)], status.st_size >= _LARGE
-    if large and _known.get(name, [])[:-1] != stamped:
-        _known.update(_remembered())
-    if _known.get(name, [])[:-1] == stamped:
-        return str(_known[name][-1])
-    with path.open("rb") as file:
-        hash = _sha256(file)
-    if time.time_ns() - status.st_mtime_ns > SETTLED:  # else it could still change without showing
-        _known[name] = [*stamped, hash]
-        if large:
-            with contextlib.suppress(OSError):  # without a place for it, do without
-                write_json(_cache(), _remembered() | {name: _known[name]})
-    return hash
+    """The SHA-256 of a file's bytes. That of a large one is `prepared`."""
+
+    def hashed() -> tuple[npt.NDArray[np.str_]]:
+        with path.open("rb") as file:
+            return (np.array(_sha256(file)),)
+
+    return str(*(prepared("SHA-256: 1", [path], hashed) if path.stat().st_size >= _LARGE else hashed()))
 
 
-def _sha256(file: Any) -> str:
+def _sha256(file: IO[bytes]) -> str:
     digest = hashlib.sha256()
     while block := file.read(_LARGE):
         digest.update(block)
     return digest.hexdigest()
-
-
-def _cache() -> Path:
-    return cache_folder() / "hashes.json"
-
-
-def _remembered() -> dict[str, list[Any]]:
-    """Hashes that other processes kept for this one, without malformed ones."""
-    kept = read_json(_cache())
-    known = kept.items() if isinstance(kept, dict) else ()
-    return {path: one for path, one in known if isinstance(one, list) and len(one) in (3, 4)}

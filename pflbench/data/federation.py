@@ -91,7 +91,7 @@ def build(
 
     Raises:
         UsageError: The partition is impossible or not one, a client would lack support or query rows, there is no
-            test split where one is asked for, or `query` and the partition do not go together.
+            test split where `query` needs one, or `query` and the partition do not go together.
     """
     if query == "test-split":
         if source.test == 0:
@@ -129,7 +129,7 @@ def build(
 
 
 _Drawn = Callable[[str, int], np.random.Generator]
-"""The stream of this name that is a client's own."""
+"""Stream of a client by this name."""
 
 
 def _stream(seed: int, drawn_for: tuple[str, ...], name: str, client: int) -> np.random.Generator:

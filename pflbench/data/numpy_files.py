@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib import format
 
-from pflbench.data.published import reading
+from pflbench.data.published import file_errors
 from pflbench.errors import DataMissing, PflbenchError
 
 
@@ -58,7 +58,7 @@ def read_npy(path: Path) -> npt.NDArray[Any]:
     """The array of an .npy file. Raises as `read_npz`."""
     if not path.is_file():
         raise DataMissing(f"There is no file {str(path)!r}.")
-    with reading(f"Cannot read {path} as an .npy file"), path.open("rb") as file:
+    with file_errors(f"Cannot read {path} as an .npy file"), path.open("rb") as file:
         return _array(path, file, "the array", path.stat().st_size)
 
 
@@ -73,7 +73,7 @@ def read_pickled(path: Path, key: str) -> Any:
 def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
     if not path.is_file():
         raise DataMissing(f"There is no file {str(path)!r}.")
-    with reading(f"Cannot read {path} as an .npz file"), zipfile.ZipFile(path) as archive:
+    with file_errors(f"Cannot read {path} as an .npz file"), zipfile.ZipFile(path) as archive:
         yield archive
 
 
@@ -248,7 +248,7 @@ class _Plain:
 
     def __init__(self) -> None:
         self.done: dict[int, tuple[Any, Any]] = {}
-        """By id: each thing, which is kept so that its id stays its own, and what stands in its place."""
+        """By id: each thing, which is kept so that nothing else gets its id, and what stands in its place."""
 
     def of(self, held: Any) -> Any:
         """Return what stands in the place of a thing that was unpickled."""

@@ -47,7 +47,7 @@ class Dealer(Protocol):
     def deal(self, labels: Rows, kind: Rows | None, test: int, clients: int, seed: int) -> list[Hand]:
         """Support and query of every client, neither of them empty, no row twice. Raises as a `Partition`.
 
-        `test`: the last so many rows of the pool are the dataset's own test split; they are nobody's support.
+        `test`: number of rows at the pool's end that are the dataset's test split; they are nobody's support.
         """
 
 

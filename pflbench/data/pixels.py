@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.data.published import reading
+from pflbench.data.published import file_errors
 from pflbench.data.source import Normalization
 from pflbench.errors import PflbenchError
 
@@ -104,18 +104,22 @@ def as_pixels(
 
 
 def folders_in(folder: Path) -> list[Path]:
-    """Folders in a folder by name, but for hidden ones and macOS's. Raises `PflbenchError` if it cannot be read."""
+    """Folders in a folder by name, but for hidden ones and macOS's; none if it is not there.
+
+    Raises `PflbenchError` if it cannot be read.
+    """
     return [path for path in _entries(folder) if path.is_dir() and path.name != "__MACOSX"]
 
 
 def images_in(folder: Path) -> list[Path]:
-    """Image files in a folder by name, but for hidden ones. Raises `PflbenchError` if it cannot be read."""
+    """Image files in a folder by name, but for hidden ones; none if it is not there. Raises as `folders_in`."""
     return [path for path in _entries(folder) if path.suffix.lower() in SUFFIXES]
 
 
 def _entries(folder: Path) -> list[Path]:
-    with reading(f"Cannot look into {folder}"):
-        return sorted((path for path in folder.iterdir() if path.name[0] != "."), key=lambda path: path.name)
+    with file_errors(f"Cannot look into {folder}"):
+        paths = folder.iterdir() if folder.is_dir() else ()
+        return sorted((path for path in paths if path.name[0] != "."), key=lambda path: path.name)
 
 
 def collected(shape: tuple[int, ...], images: Iterable[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8]:
@@ -135,7 +139,7 @@ def open_image(image: Path | bytes | npt.NDArray[np.uint8], where: str = "") -> 
     from PIL import Image
 
     name = where or (str(image) if isinstance(image, Path) else "an image")
-    with reading(f"Cannot read {name}"), warnings.catch_warnings():
+    with file_errors(f"Cannot read {name}"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow's, of transparency that is dropped and of damaged EXIF
         if isinstance(image, np.ndarray):
             yield Image.fromarray(image)
@@ -170,10 +174,11 @@ def image_pixels(
 
 
 class Picture(NamedTuple):
-    """Image file, or its bytes; `where` names it in messages."""
+    """Image file, its bytes or its pixels, as `image_pixels` takes them; `where` names it in messages."""
 
     where: str
-    file: Path | bytes
+    file: Path | bytes | npt.NDArray[np.uint8]
+    box: Box | None = None
 
 
 class Headers(NamedTuple):
@@ -204,10 +209,10 @@ def picture_headers(pictures: Sequence[Picture]) -> Headers:
 def common_shape(
     where: str, pictures: Sequence[Picture], found: Headers, size: int | None, channels: int | None
 ) -> Shape:
-    """Shape that all images get: `size` and `channels` if given, else as they are, colored if any is.
+    """Shape of all images: `size` and `channels` where they are numbers, else as they are, colored if any is.
 
     Raises:
-        PflbenchError: They have several sizes, and no `size` is given.
+        PflbenchError: They have several sizes, and `size` is None.
     """
     channels = channels or (1 if found.gray.all() else 3)
     if size is not None:
@@ -223,19 +228,26 @@ def common_shape(
     return channels, int(first[0]), int(first[1])
 
 
-def decode_all(pictures: Sequence[Picture], shape: Shape) -> Pixels:
+def decode_all(pictures: Sequence[Picture], shape: Shape, *, sharp: bool = False) -> Pixels:
     """All images with this shape, as `image_pixels` makes each. Raises `PflbenchError` for a damaged file."""
-    made = (image_pixels(one.file, shape[0], shape[1:], where=one.where) for one in pictures)
+    made = (image_pixels(one.file, shape[0], shape[1:], box=one.box, sharp=sharp, where=one.where) for one in pictures)
     return collected((len(pictures), *shape), made)
 
 
-def resized(images: Pixels, size: int) -> Pixels:
-    """Every image stretched or shrunk to `size` times `size` pixels, channel by channel (Pillow's bilinear filter)."""
-    if images.shape[2:] == (size, size):
+def files_as_pictures(paths: Iterable[Path]) -> list[Picture]:
+    """Files as pictures whose names in messages are their paths."""
+    return [Picture(str(path), path) for path in paths]
+
+
+def resized(images: Pixels, size: int | None) -> Pixels:
+    """Every image stretched or shrunk to `size` times `size` pixels, channel by channel (Pillow's bilinear filter).
+
+    `size`: None leaves them as they are.
+    """
+    if size is None or images.shape[2:] == (size, size):
         return images
-    planes = images.reshape(-1, *images.shape[2:])
-    made = collected((len(planes), 1, size, size), (image_pixels(plane, 1, (size, size)) for plane in planes))
-    return made.reshape(*images.shape[:2], size, size)
+    planes = [Picture("", plane) for plane in images.reshape(-1, *images.shape[2:])]
+    return decode_all(planes, (1, size, size)).reshape(*images.shape[:2], size, size)
 
 
 def statistics(where: str, images: Pixels) -> Normalization:

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,13 +20,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.data.content import SETTLED, stamp
 from pflbench.data.root import cache_folder, clear_halves
 from pflbench.errors import DataMissing
 from pflbench.output import whole
 
 Arrays = tuple[npt.NDArray[Any], ...]
 
+SETTLED = 2 * 10**9
+"""Nanoseconds after which a further change of a file shows in its time, whatever the file system."""
 _ALIGNED = 64
 """Bytes. A SHA-256 in hexadecimal has as many."""
 
@@ -61,6 +63,14 @@ def prepared(recipe: str, files: Sequence[Path], make: Callable[[], Arrays]) -> 
             clear_halves(path.parent)
             _keep(path, made)
     return _kept(path) or made
+
+
+def stamp(status: os.stat_result) -> tuple[int, int, int]:
+    """By what a change of a file is seen: its size, and the times of the last change of its bytes and of its status.
+
+    Programs that replace a file may set the former time back, but not the latter.
+    """
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _key(recipe: str, files: Sequence[Path]) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from pflbench.data.source import UnofficialFile
 from pflbench.errors import DataMissing, PflbenchError, UsageError, unknown
@@ -21,15 +22,30 @@ class Expected(NamedTuple):
     images: int = 0
 
 
+class Download(NamedTuple):
+    """Call of a dataset's class of torchvision, which downloads into a folder below the data root."""
+
+    name: str
+    folder: str = ""
+    options: Mapping[str, Any] = {}
+
+
 class Published:
     """Files of one publisher, as they lie in the data root."""
 
     by_hand: ClassVar[str] = ""
     """Way to get it where there is no download."""
+    needs: ClassVar[Mapping[str, Expected]] = {}
+    """Files and folders by their path below the data root."""
+
+    @property
+    def downloads(self) -> Sequence[Download]:
+        """Calls of torchvision that download it; none: it is left to the user."""
+        return ()
 
     def parts(self, root: Path) -> Mapping[Path, Expected]:
         """The files and folders that are needed, in the order in which they are read."""
-        raise NotImplementedError
+        return {root / name: known for name, known in self.needs.items()}
 
     def folders(self, root: Path) -> list[Path]:
         """Folders whose place is no part of a run's identity: names of their files are relative to them."""
@@ -53,7 +69,10 @@ class Published:
             raise self.lacking(root)
 
     def download(self, root: Path) -> None:
-        """Download it, where that is possible; raises whatever a download raises."""
+        """Have torchvision download it, where it can; raises whatever that raises."""
+        for name, folder, options in self.downloads:
+            torchvision = importlib.import_module("torchvision.datasets")
+            getattr(torchvision, name)(root / folder, download=True, **options)
 
     def fetch(self, root: Path) -> None:
         """Download it, unless it is there. Raises `DataMissing` if it is not there then."""
@@ -69,7 +88,7 @@ class Downloaded(Published):
     """Base of a dataset that torchvision downloads, all of it at once."""
 
     name: ClassVar[str]
-    """Name in messages: CIFAR-10. Without the hyphen, torchvision's class."""
+    """Name in messages."""
     command: ClassVar[str]
     """Name for `pflbench data fetch`."""
 
@@ -78,12 +97,6 @@ class Downloaded(Published):
         if failure:
             return DataMissing(f"Downloading {self.name} failed ({failure}). To go on, {self.how(root)}.")
         return DataMissing(f"{self.name} is not there. Run `pflbench data fetch {self.command}`, or {self.how(root)}.")
-
-    def download(self, root: Path) -> None:
-        """Have torchvision download it; raises whatever that raises."""
-        from torchvision import datasets
-
-        getattr(datasets, self.name.replace("-", ""))(root, download=True)
 
     def status(self, root: Path) -> str:
         """One line, from the presence of the files and, where it is known, their size."""
@@ -96,13 +109,29 @@ class Downloaded(Published):
         return f"ready: {sum(known.images for known in parts.values()):,} images in {path.parent}"
 
 
-class SeveralSources:
-    """Base of a dataset that is made of several published ones."""
+S = TypeVar("S", bound=Published)
+
+
+class SeveralSources(Generic[S]):
+    """Base of a dataset that is made of several published ones, of which its option `sources` chooses some."""
+
+    sources: str | None
+    """Names, separated by commas; None: the usual ones."""
+    known: ClassVar[Mapping[str, Any]]
+    """All sources by name, in the order of their numbers."""
+    usual: ClassVar[Sequence[str]]
+    command: ClassVar[str]
+    """Name of the dataset in messages."""
 
     @property
-    def used(self) -> Mapping[str, Published]:
-        """Sources in use, by name, in the order of their numbers."""
-        raise NotImplementedError
+    def chosen(self) -> dict[str, S]:
+        """Sources in use, by name, in the order of their numbers. Raises `UsageError` for an odd option."""
+        names = list(self.usual) if self.sources is None else [name.strip() for name in self.sources.split(",")]
+        if odd := [name for name in names if name not in self.known]:
+            raise unknown(f"source of {self.command}", odd[0], self.known)
+        if len(set(names)) != len(names):
+            raise UsageError(f"{type(self).__name__}: sources = {self.sources!r} names a source twice.")
+        return {name: source for name, source in self.known.items() if name in names}
 
     def lacking(self, root: Path, missing: Mapping[str, Sequence[str]], failed: Mapping[str, str]) -> DataMissing:
         """Error that says how to get missing sources. `missing`: their files; `failed`: why downloads failed."""
@@ -110,33 +139,18 @@ class SeveralSources:
 
     def missing(self, root: Path) -> dict[str, list[str]]:
         """Missing files of each source in use that lacks some."""
-        return {name: missing for name, source in self.used.items() if (missing := source.missing(root))}
+        return {name: missing for name, source in self.chosen.items() if (missing := source.missing(root))}
 
     def fetch(self, root: Path) -> None:
         """Download each source that torchvision can download. Raises `DataMissing` unless all is there then."""
         failed = {}
         for name in self.missing(root):
             try:
-                self.used[name].download(root)
-            except Exception as error:  # torchvision lets through what urllib and its own readers raise
+                self.chosen[name].download(root)
+            except Exception as error:  # torchvision lets through what urllib and its readers raise
                 failed[name] = f"downloading failed: {error}"
         if missing := self.missing(root):
             raise self.lacking(root, missing, failed)
-
-
-def named_sources(text: str, known: Iterable[str], what: str, problem: str) -> list[str]:
-    """Names in a text, separated by commas, in the order of `known`. Raises `UsageError` for another or a double one.
-
-    `what`: their kind in a message about an unknown one; `problem`: the message about a double one.
-    """
-    order = list(known)
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in order:
-            raise unknown(what, name, order)
-    if len(set(names)) != len(names):
-        raise UsageError(problem)
-    return sorted(names, key=order.index)
 
 
 def warn_unofficial(parts: Mapping[Path, Expected]) -> None:
@@ -159,7 +173,7 @@ def _md5(path: Path) -> str:
 
 
 @contextmanager
-def reading(problem: str) -> Iterator[None]:
+def file_errors(problem: str) -> Iterator[None]:
     """Let whatever reading a damaged file raises become a `PflbenchError` of one line: "PROBLEM (why)."."""
     try:
         yield

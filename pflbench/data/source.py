@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class UnofficialFile(UserWarning):
-    """A dataset file is not, byte for byte, the one its publisher distributes; it is used all the same."""
+    """A dataset file differs from the one that its publisher distributes; it is read all the same."""
 
 
 class Normalization(NamedTuple):
@@ -38,7 +38,7 @@ class Source:
         kind: int64 ["pool"], a group the label does not tell (rotation group, CIFAR-100's fine class), or None.
         classes: number of classes.
         hash: `content_hash` of the data before any seed-dependent transformation: equal for all seeds.
-        test: The last so many rows of the pool are the dataset's own test split (0: there is none).
+        test: Number of rows at the pool's end that are the dataset's test split; 0: none.
         normalization: What is done to the images at use; None: nothing.
     """
 
@@ -71,8 +71,8 @@ class Source:
     @property
     def training(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64] | None]:
         """Labels and kinds of the rows before the test split, which are what a partition divides."""
-        own = len(self.labels) - self.test
-        return self.labels[:own], None if self.kind is None else self.kind[:own]
+        rows = len(self.labels) - self.test
+        return self.labels[:rows], None if self.kind is None else self.kind[:rows]
 
 
 class Dataset(Protocol):

@@ -1,6 +1,6 @@
 """Files that say which rows each client holds: what forms they have, how they are read, and how they are written.
 
-A row's number is its place in the pool: training rows first, then the dataset's own test split, each from 0 on in the
+A row's number is its place in the pool: training rows first, then the dataset's test split, each from 0 on in the
 order in which the dataset has them. As JSON, such a file is one of
 
 - a list of row numbers for each client: `[[0, 5], [2, 3, 9]]`;
@@ -10,7 +10,7 @@ order in which the dataset has them. As JSON, such a file is one of
 
 As .npz, it is one of
 
-- `train`, `train_offsets` and, where clients are tested on rows of their own, `test`, `test_offsets`: `train` has the
+- `train`, `train_offsets` and, where the file says what clients are tested on, `test`, `test_offsets`: `train` has the
   rows of all clients one after the other, and those of client c are `train[train_offsets[c]:train_offsets[c + 1]]`. So
   `train_offsets` has one number more than there are clients, the first is 0, the last is how long `train` is;
 - `client`: the client of each row as above, where nobody is -1 or the empty text.

@@ -24,12 +24,21 @@ class Labels(NamedTuple):
     classes: int
 
 
+class Pool(NamedTuple):
+    """Resized images, labels as they are in the files, and clients; the last `test` rows are the test split."""
+
+    images: Pixels
+    labels: npt.NDArray[Any]
+    clients: npt.NDArray[Any] | None
+    test: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class UserImages:
-    """Base of a dataset that reads a user's own files: a subclass says where, and reads images and labels.
+    """Base of a dataset of user files: a subclass says where they are, and reads images and labels.
 
     Attributes:
-        size: Height and width that every image is resized to, in pixels, whatever its own; None: as they are.
+        size: Height and width that every image is resized to, in pixels; None: as they are.
         mean: What normalization subtracts from images in [0, 1]: one number, or text with one for each channel,
             "0.49,0.48,0.45"; None: images are not normalized.
         std: What normalization divides by then, likewise.
@@ -68,9 +77,20 @@ class UserImages:
         raise NotImplementedError
 
     @property
-    def original(self) -> Shape:
-        """Shape of the images before they are resized. Raises `DataMissing` or `PflbenchError`."""
+    def pool(self) -> Pool:
+        """Content of the files; only of datasets that read all at once. Raises `DataMissing` or `PflbenchError`."""
         raise NotImplementedError
+
+    @property
+    def original(self) -> Shape:
+        """Shape of the images before they are resized, or of the pool's. Raises `DataMissing` or `PflbenchError`."""
+        channels, height, width = self.pool.images.shape[1:]
+        return channels, height, width
+
+    @property
+    def examples(self) -> int:
+        """Number of training images."""
+        return len(self.pool.labels) - self.pool.test
 
     @property
     def labels(self) -> Labels:

@@ -20,6 +20,7 @@ COLUMNS = (
     *("paper", "claim", "source", "suite", "profile", "word", "seeds", "contradicted", "detectable", "missing_runs"),
     *("core_hours", "equal_suite", "equal_word", "text"),
 )
+DIFFER = "Rests on cells that differ from the paper's"
 _HEAD = ("Claim", "Paper's protocol", "Equal terms", "Missing")
 
 
@@ -128,11 +129,18 @@ def _of_side(name: str, side: Side) -> list[str]:
     lines += [f"Undecided, as compared runs differ: {line}" for line in side.mixed]
     if side.decision.word == "undecided" and side.decision.detectable is not None:
         lines.append(f"Detectable at the last look: {number(side.decision.detectable, None, 1)} points.")
+    if side.apart:
+        lines.append(f"{DIFFER}: {apart(side)}.")
     if side.absent:
         lines.append(f"Not in {side.suite}: {', '.join(side.absent)}.")
     if side.open:
         lines += [f"Missing: {_needs(side, columns=True)}.", *(f"`{one}`" for one in commands(side))]
     return lines
+
+
+def apart(side: Side) -> str:
+    """`pFedME, FMNIST 100 Clients (-3.0)`: cells of a claim that differ from the paper's numbers."""
+    return "; ".join(f"{name} ({number(difference, None, 1, '+')})" for name, difference in side.apart)
 
 
 def _comparison(side: Side, i: int) -> str:

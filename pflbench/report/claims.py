@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pflbench.errors import unknown
@@ -10,6 +10,7 @@ from pflbench.report.cells import read_seeds
 from pflbench.report.decide import Bounds, Decision, decide
 from pflbench.report.provenance import mixtures, shown_runs
 from pflbench.report.reading import Shelf
+from pflbench.report.verdict import verdict
 from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.suite.cells import Cell, Expansion, ReadAs
@@ -51,6 +52,8 @@ class Side:
         absent: Rivals and columns of the claim that the suite lacks.
         depends: True if the last ten scored rounds decide the opposite of the table's reading.
         mixed: Sentences on columns whose compared runs mix data or versions, so that they cannot be compared.
+        apart: Cells of the comparisons that differ from the paper's numbers, with the difference in points: then the
+            claim is decided on rows that do not reproduce the paper.
     """
 
     suite: str
@@ -65,6 +68,7 @@ class Side:
     absent: tuple[str, ...] = ()
     depends: bool = False
     mixed: tuple[str, ...] = ()
+    apart: tuple[tuple[str, float], ...] = ()
 
     @property
     def word(self) -> str:
@@ -224,7 +228,18 @@ def _side(
         absent=tuple(absent),
         mixed=_mixed(of, cells, seeds[: claim.looks[-1]], shelf),
         depends=_opposite(decision, decide(recent, bounds, claim.looks)),
+        apart=tuple(_apart(cells.values(), of, shelf)),
     )
+
+
+def _apart(cells: Iterable[Cell], of: Expansion, shelf: Shelf) -> Iterator[tuple[str, float]]:
+    """Cells that differ from the paper's numbers, by row and column title, each with its difference in points."""
+    for cell in cells:
+        printed, seeds = cell.reference, [*by_seed(cell, shelf).values()]
+        if printed is None or printed.inferred or of.shortfall.runs:
+            continue
+        if verdict(seeds, printed, of.spread, of.layout.decimals).label == "differs":
+            yield f"{cell.row.title}, {cell.column.setting}", sum(seeds) / len(seeds) - printed.mean
 
 
 def _mixed(of: Expansion, cells: Mapping[tuple[str, str], Cell], seeds: Sequence[int], shelf: Shelf) -> tuple[str, ...]:

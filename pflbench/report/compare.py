@@ -27,7 +27,7 @@ from pflbench.report.text import ranges
 from pflbench.result import CLOSE
 from pflbench.selection import Selection
 from pflbench.store import OutdatedRuns, ShownStore, Store, shown
-from pflbench.store.asked import askers
+from pflbench.store.requests import requests_of
 from pflbench.store.upgrade import upgrade
 from pflbench.suite.cells import Cell, Expansion
 from pflbench.suite.expand import expand
@@ -380,7 +380,7 @@ def _with_seeds(
 
 def _cells_of(table: Expansion, side: _Folder) -> dict[_Place, CellRuns]:
     """The table's cells that have a number there, with those of extra rows."""
-    extra, _ = extra_rows(table, side.shelf.specs, askers(side.store))
+    extra, _ = extra_rows(table, side.shelf.specs, requests_of(side.store))
     table = replace(table, cells=tuple(cell for cell in table.cells if cell.has_scores))
     found = {}
     for place, cell in (table.places | {table.place(cell): cell for cell in extra}).items():

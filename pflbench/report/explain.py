@@ -24,7 +24,7 @@ from pflbench.report.trials import StoredSearch, stored_searches
 from pflbench.selection import EVERYTHING, Selection
 from pflbench.spec import RunSpec
 from pflbench.store import Store, Stored
-from pflbench.store.asked import askers
+from pflbench.store.requests import requests_of
 from pflbench.suite.cells import Cell, ColumnHead, Expansion, unread
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.expand import expand
@@ -299,7 +299,7 @@ def explain_cell(
     row = {one.title.lower(): one.id for one in document.row if one.name}.get(row.lower(), row)
     table = expand(content, part, columns=[_column(document, column)])
     shelf = Shelf(store)
-    beside = extra(table, shelf.stored.values(), askers(store), [row])
+    beside = extra(table, shelf.stored.values(), requests_of(store), [row])
     cells = _cells_of(table, row, beside.cells)
     cell = next((one for one in cells if stage in (None, one.stage, table.head(one).label)), None)
     if cell is None:

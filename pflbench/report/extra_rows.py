@@ -22,7 +22,7 @@ from pflbench.report.text import grouped
 from pflbench.spec import RunSpec
 from pflbench.stages import PREFERRED, Shown, canonical, of_reference, of_run
 from pflbench.store import Stored
-from pflbench.store.asked import Asker, Askers
+from pflbench.store.requests import Request, Requests
 from pflbench.suite.cells import Cell, ColumnHead, Expansion, Reading, TableRow
 from pflbench.suite.sources import SETTINGS
 from pflbench.units import count
@@ -50,7 +50,7 @@ Alike = Mapping[tuple[str, str], str]
 
 
 def extra_rows(
-    table: Expansion, stored: Iterable[RunSpec], asked: Askers, alike: Alike = NOTHING
+    table: Expansion, stored: Iterable[RunSpec], asked: Requests, alike: Alike = NOTHING
 ) -> tuple[list[Cell], list[RunSpec]]:
     """The cells of extra rows among the `stored` runs, sorted by the rows' titles, and the runs that have no row.
 
@@ -92,14 +92,14 @@ def _admitted(
             yield run, admitting
 
 
-def belongs(run: RunSpec, table: Expansion, asked: Askers, named: bool) -> bool:
+def belongs(run: RunSpec, table: Expansion, asked: Requests, named: bool) -> bool:
     """True if the table's suite asked for a run.
 
     Of older runs nobody knows who did. Then it belongs here if the method is a user's, or if the suite has a row with
     these hyperparameters (`named`).
     """
     if run.id in asked:
-        return Asker(table.suite, table.profile) in asked[run.id]
+        return Request(table.suite, table.profile) in asked[run.id]
     return named or is_reference(run.method.name)
 
 
@@ -294,7 +294,7 @@ class _Chosen(NamedTuple):
     """True if its file has other code now."""
 
 
-def extra(table: Expansion, stored: Iterable[Stored], asked: Askers, methods: Iterable[str] = ()) -> Extra:
+def extra(table: Expansion, stored: Iterable[Stored], asked: Requests, methods: Iterable[str] = ()) -> Extra:
     """The extra rows of a table: of each method the version that its file has now or, without runs, the newest one.
 
     `methods`: names the reader typed. `path/to/file.py:Class` among them says where the file of `file.py:Class` lies.
@@ -350,7 +350,7 @@ def _by(key: Callable[[Stored], str], runs: Iterable[Stored]) -> dict[str, list[
     return found
 
 
-def _is_here(run: Stored, table: Expansion, asked: Askers) -> bool:
+def _is_here(run: Stored, table: Expansion, asked: Requests) -> bool:
     """True for a run that can stand in the table, of a user's method whose digest it recorded."""
     spec = run.spec
     there = "method" in run.code and names.is_reference(spec.method.name) and not spec.validation

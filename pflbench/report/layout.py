@@ -25,7 +25,7 @@ from pflbench.report.trials import cautions
 from pflbench.report.verdict import MARGIN
 from pflbench.spec import RunSpec
 from pflbench.store import Store
-from pflbench.store.asked import Askers, askers
+from pflbench.store.requests import Requests, requests_of
 from pflbench.suite.cells import Cell, ColumnHead, Derived, Expansion, ReadAs, Reference, TableColumn
 
 V = TypeVar("V")
@@ -132,7 +132,7 @@ def lay_out(
     Raises:
         UsageError: `versus` means no row.
     """
-    return finished(fill(table, Shelf(store), askers(store), read_as, named), versus, over_clients=over_clients)
+    return finished(fill(table, Shelf(store), requests_of(store), read_as, named), versus, over_clients=over_clients)
 
 
 def _with_sides(table: Expansion, rows: Collection[str]) -> set[str]:
@@ -162,7 +162,7 @@ def _with_rows(table: Expansion, rows: Collection[str], cells: Iterable[Cell], m
 
 
 def fill(
-    table: Expansion, shelf: Shelf, asked: Askers, read_as: ReadAs = "last", methods: Sequence[str] = ()
+    table: Expansion, shelf: Shelf, asked: Requests, read_as: ReadAs = "last", methods: Sequence[str] = ()
 ) -> Filled:
     """The table's cells and those of extra rows, read and summarized.
 

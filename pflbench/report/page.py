@@ -22,8 +22,8 @@ from pflbench.report.table import Versus
 from pflbench.report.tables import asked_for, counted_rows, names_of_rows
 from pflbench.selection import Selection, selection
 from pflbench.store import Store
-from pflbench.store.asked import Askers, askers
 from pflbench.store.columns import scores_of
+from pflbench.store.requests import Requests, requests_of
 from pflbench.suite.cells import Expansion, ReadAs
 from pflbench.suite.user_supplied import UserSupplied
 
@@ -45,7 +45,7 @@ def tables_page(
     The other arguments are those of `report.tables.reported`. Raises as it does.
     """
     found = asked_for(part, store, own, spread=spread, read_as=read_as)
-    shelf, requests = Shelf(store), askers(store)
+    shelf, requests = Shelf(store), requests_of(store)
     sheets = [
         Sheet(
             {"last": counted_rows(table, part.methods)},
@@ -91,7 +91,7 @@ def _methods(sheets: Sequence[Sheet]) -> dict[str, MethodDescription]:
     return {name: describe_method(name) for name in sorted(names & BUILT_IN["methods"].keys())}
 
 
-def _sheet(table: Expansion, part: Selection, shelf: Shelf, asked: Askers) -> Sheet:
+def _sheet(table: Expansion, part: Selection, shelf: Shelf, asked: Requests) -> Sheet:
     last = fill(table, shelf, asked, methods=part.methods)
     fills: dict[ReadAs, Filled] = {"last": last}
     if scored_often(last):

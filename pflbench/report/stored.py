@@ -16,7 +16,7 @@ from pflbench.report.reading import readable
 from pflbench.selection import Selection, Wanted
 from pflbench.spec import RunSpec
 from pflbench.store import Store, Stored
-from pflbench.store.asked import Askers, askers
+from pflbench.store.requests import Requests, requests_of
 from pflbench.suite.cells import Cell, Expansion
 from pflbench.suite.document import Suite, column_key
 from pflbench.suite.expand import expand
@@ -73,7 +73,7 @@ def select_runs(store: Store, wanted: Wanted) -> list[LocatedRun]:
     """
     stored = store.list()
     if wanted.suites:
-        return _of_suites(stored, wanted, readable(store), askers(store))
+        return _of_suites(stored, wanted, readable(store), requests_of(store))
     if wanted.columns or wanted.profile:
         raise UsageError("A column and a profile are of a suite: name it with --suite.")
     for name in wanted.methods:
@@ -113,7 +113,7 @@ def placed(found: Sequence[LocatedRun], store: Store) -> list[LocatedRun]:
     """
     left = [one.run.spec for one in found]
     tables = list(_in_first_seed(left))
-    asked = askers(store)
+    asked = requests_of(store)
     places: dict[str, tuple[Location, ...]] = {}
     for named, (table, seeds) in product((True, False), tables):
         alike = {run: run.model_copy(update={"seed": table.seeds[0]}) for run in left}
@@ -205,7 +205,7 @@ def _has_names(spec: RunSpec, wanted: Wanted) -> bool:
     )
 
 
-def _of_suites(stored: Sequence[Stored], wanted: Wanted, own: UserSupplied, asked: Askers) -> list[LocatedRun]:
+def _of_suites(stored: Sequence[Stored], wanted: Wanted, own: UserSupplied, asked: Requests) -> list[LocatedRun]:
     runs: dict[str, Stored] = {}
     places: dict[str, list[Location]] = {}
     for name in dict.fromkeys(wanted.suites):
@@ -223,7 +223,9 @@ def _of_suites(stored: Sequence[Stored], wanted: Wanted, own: UserSupplied, aske
     return [LocatedRun(runs[id], tuple(places[id])) for id in sorted(runs) if _fits(runs[id], wanted, ids)]
 
 
-def _in_table(suite: Suite, profile: str, stored: Sequence[Stored], wanted: Wanted, asked: Askers) -> list[LocatedRun]:
+def _in_table(
+    suite: Suite, profile: str, stored: Sequence[Stored], wanted: Wanted, asked: Requests
+) -> list[LocatedRun]:
     """Stored runs that stand in a suite's table, with their places there."""
     table = _table(suite, profile, wanted, wanted.seeds)
     specs = [run.spec for run in stored]
@@ -252,7 +254,7 @@ def _check_rows(table: Expansion, stored: Sequence[RunSpec], methods: Iterable[s
             raise unknown("method", name, rows | {run.method.name for run in runs})
 
 
-def _places(table: Expansion, stored: Sequence[RunSpec], asked: Askers | None) -> dict[RunSpec, list[Location]]:
+def _places(table: Expansion, stored: Sequence[RunSpec], asked: Requests | None) -> dict[RunSpec, list[Location]]:
     """The places of stored runs that the suite names or, where it is known who asked for runs, of all others.
 
     These stand in extra rows, or are trials of `pflbench tune` for a row's hyperparameters.

@@ -20,7 +20,7 @@ from pflbench.report.table import Table
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.store import Store
-from pflbench.store.asked import Asker, Askers, askers
+from pflbench.store.requests import Request, Requests, requests_of
 from pflbench.suite.cells import Cell, Expansion, ReadAs, TableRow
 from pflbench.suite.document import ColumnKey, Suite, column_key
 from pflbench.suite.expand import expand
@@ -33,7 +33,7 @@ class _Stored(NamedTuple):
     """The stored runs, who asked for them, and the columns where they can stand."""
 
     specs: Mapping[str, RunSpec]
-    asked: Askers
+    asked: Requests
     column_keys: frozenset[ColumnKey]
 
 
@@ -71,7 +71,7 @@ def reported(
         UsageError: Something is unknown, or nothing that is asked for has results.
     """
     found = asked_for(part, store, own, spread=spread, few=few, read_as=read_as)
-    shelf, asked = Shelf(store), askers(store)
+    shelf, asked = Shelf(store), requests_of(store)
     filled = [fill(one, shelf, asked, read_as, part.methods) for one in found.shown]
     check_known(part.methods, names_of_rows(found.counted.values(), filled))
     tables = [counted_rows(one, part.methods) for one in found.counted.values()]
@@ -165,12 +165,12 @@ def with_results(part: Selection, store: Store, own: UserSupplied) -> list[Expan
     for suite in _own_suites(store, own):
         with contextlib.suppress(UsageError):  # a file that is being written: asked for by name, it says what is wrong
             found += _of_any(suite, part, stored)
-    asked = frozenset[Asker]().union(*(stored.asked.get(id, ()) for id in stored.specs))
+    asked = frozenset[Request]().union(*(stored.asked.get(id, ()) for id in stored.specs))
 
     def is_shown(table: Expansion) -> bool:
         # Each paper's suites have a folder of their own.
         other = table.extends is not None and table.extends.resolve().parent != table.path.resolve().parent
-        return not other or Asker(table.suite, table.profile) in asked
+        return not other or Request(table.suite, table.profile) in asked
 
     return list(filter(is_shown, found))
 
@@ -201,7 +201,7 @@ def latest(store: Store, own: UserSupplied) -> Expansion | None:
 
 def _stored(store: Store) -> _Stored:
     specs = {run.spec.id: run.spec for run in store.list()}
-    return _Stored(specs, askers(store), frozenset(map(column_key, specs.values())))
+    return _Stored(specs, requests_of(store), frozenset(map(column_key, specs.values())))
 
 
 def every_profile(part: Selection, store: Store, own: UserSupplied) -> list[Expansion]:
@@ -328,7 +328,7 @@ def _check_methods(tables: Sequence[Expansion], methods: Iterable[str]) -> None:
 
 def _with_extra_rows(table: Expansion, store: Store, methods: Sequence[str]) -> Expansion:
     stored = [run for run in store.list() if run.failure is None and not run.spec.validation]
-    cells = extra(table, stored, askers(store), methods).cells
+    cells = extra(table, stored, requests_of(store), methods).cells
     rows = dict.fromkeys(cell.row for cell in cells)
     return replace(table, rows=(*table.rows, *rows), cells=(*table.cells, *cells))
 

@@ -24,9 +24,9 @@ from pflbench.running.sharing import Settled, Shared, longest_first
 from pflbench.running.task import Done, Environment, Task
 from pflbench.spec import RunSpec
 from pflbench.store import models
-from pflbench.store.asked import Asker, remember
 from pflbench.store.files import fresh
 from pflbench.store.leases import Leases
+from pflbench.store.requests import Request, keep_requests
 from pflbench.store.store import Store
 from pflbench.units import count
 
@@ -163,18 +163,18 @@ def train(
     _check(asked.runnable, work, execution)
     if dry:
         return asked
-    askers = {
-        id: [Asker(str(one["suite"]), str(one["profile"])) for one in several] for id, several in work.asked.items()
+    requests = {
+        id: [Request(str(one["suite"]), str(one["profile"])) for one in several] for id, several in work.asked.items()
     }
     if not asked.runnable:
-        remember(store, askers, ())
+        keep_requests(store, requests, ())
         return asked
     store.check_writable(spec.id for spec in asked.runnable)
     before = _before(asked, store) if work.before is None else work.before
     settled = _settled(store, before, execution)
     if not execution.unchecked:
         _hold(asked.runnable, work, on_event)
-    remember(store, askers, {spec.id for spec in asked.runnable})
+    keep_requests(store, requests, {spec.id for spec in asked.runnable})
     handed = Handed(work._replace(specs=asked.runnable), results, execution, on_event, before, settled)
     with stopping.heeding() if execution.checkpoint_every and execution.executor != "slurm" else nullcontext():
         dones, problems = (elsewhere or _here)(handed)

@@ -55,27 +55,27 @@ def loaded(text: str | bytes) -> Any:
         raise ValueError("nested too deeply") from error
 
 
-def check_provenance(told: object) -> None:
+def check_provenance(found: object) -> None:
     """Raise `ValueError` for provenance whose known entries are not what pflbench writes."""
-    if not isinstance(told, dict):
+    if not isinstance(found, dict):
         raise ValueError("the provenance is not an object")
-    _check("", told, _KNOWN)
-    if former := told.get("former_ids"):
+    _check("", found, _KNOWN)
+    if former := found.get("former_ids"):
         for id in former.split(","):
             check_id(id)
-    if (asked := told.get("asked")) is not None:
+    if (asked := found.get("asked")) is not None:
         _check("asked.", asked, _ASKED)
         if lacking := [key for key in ("suite", "profile") if key not in asked]:
             raise ValueError(f"asked.{lacking[0]} is missing")
 
 
-def _check(place: str, told: Mapping[str, Any], known: Mapping[str, tuple[type, ...]]) -> None:
+def _check(place: str, found: Mapping[str, Any], known: Mapping[str, tuple[type, ...]]) -> None:
     for key, types in known.items():
-        value = told.get(key)
+        value = found.get(key)
         odd = isinstance(value, bool) and bool not in types
         if isinstance(value, int | float):
             odd |= not (math.isfinite(value) if isinstance(value, float) else -(2**63) <= value < 2**63)
-        if odd or (key in told and not isinstance(value, types)):
+        if odd or (key in found and not isinstance(value, types)):
             raise ValueError(f"{place}{key} is {_short(value)}")
 
 
@@ -97,5 +97,5 @@ def check_name(name: str) -> None:
 
 
 def _short(value: object) -> str:
-    said = repr(value)
-    return said if len(said) <= 40 else f"{said[:37]}..."
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

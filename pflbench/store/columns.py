@@ -1,4 +1,4 @@
-"""A run's scores and metrics kept by column, as they lie in its file; a row is made only when it is asked for."""
+"""A run's scores and metrics kept by column, as they lie in its file; rows are made only when they are read."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class ForeignFile(UserWarning):
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[tuple[IO[bytes], Path]]:
     """An open temporary file beside `path`, gone at the end unless the caller moved it. Raises `StoreError`."""
-    # The process is in the name so that leftovers of a killed one can be told from a neighbor's work; the
+    # The process is in the name so that leftovers of a killed one differ from a neighbor's work; the
     # token keeps threads apart. Not `*.parquet`: a glob over the results must never meet a half-written file.
     temporary = path.parent / f".{path.stem}.{_HOST}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp"
     try:
@@ -60,7 +60,7 @@ def sync(file: IO[bytes]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the disk keep which files are there, where a folder can be asked to. Raises `StoreError`."""
+    """Have the disk keep which files are there, where the system can do that for a folder. Raises `StoreError`."""
     if os.name != "posix":
         return
     try:
@@ -126,7 +126,7 @@ def _oddity(path: Path) -> str:
     """Reason why a path named like a file is none; empty for a file and for a path that is gone."""
     try:
         mode = path.stat().st_mode
-    except OSError as error:  # any other than these is told when it is read
+    except OSError as error:  # any other than these shows when it is read
         leads_nowhere = error.errno in (errno.ENOENT, errno.ELOOP) and path.is_symlink()
         return "it is a link that leads to no file" if leads_nowhere else ""
     if stat.S_ISREG(mode):

@@ -32,7 +32,7 @@ class Unfit(ValueError):
 
 
 class Foreign(Unfit):
-    """A run or pack of another version of pflbench, or under another name than its own.
+    """A run or pack of another version of pflbench, or under the name of another run.
 
     It is whole, so its file is neither set aside nor replaced. `advice` says what its owner can do.
     """
@@ -109,8 +109,8 @@ def sealed(texts: Texts, rows: str) -> Texts:
 
 
 def _sum(texts: Texts) -> str:
-    told = {key: text for key, text in texts.items() if key != _CHECKSUM}
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    summed = {key: text for key, text in texts.items() if key != _CHECKSUM}
+    return hashlib.sha256(json.dumps(summed, sort_keys=True).encode()).hexdigest()
 
 
 def header(texts: Texts) -> tuple[RunSpec, dict[str, Any], str | None]:

@@ -2,7 +2,7 @@
 
 A lease is the file `claims/RUN.claim` with a random token of its holder. The holder's file `claims/TOKEN.beat` has a
 number that grows every few seconds. Others watch that number. A lease whose number stood still for too long, by the
-watcher's own clock, is renamed, and the run is free.
+watcher's clock, is renamed, and the run is free.
 
 A lease saves work and guards nothing: results are whole without it, and the loser of a lease keeps what is stored.
 """

@@ -9,8 +9,8 @@ from pathlib import Path
 from pflbench.errors import StoreError, UsageError
 from pflbench.result import RunResult
 from pflbench.store import files, models, runfile
-from pflbench.store.asked import askers, remember
 from pflbench.store.header import Stored
+from pflbench.store.requests import keep_requests, requests_of
 from pflbench.store.runfile import RunFile
 from pflbench.store.shown import ShownStore
 from pflbench.store.store import Store
@@ -90,7 +90,7 @@ def _merge(source: Store, into: Store, found: Merged) -> None:
         _copy_models([run for run in read if _add(source.fetch(run), path, into, found)], source, into)
     found.left += sorted(left)
     into.packs.known.clear()
-    remember(into, {id: sorted(several) for id, several in askers(source).items()}, ())
+    keep_requests(into, {id: sorted(several) for id, several in requests_of(source).items()}, ())
 
 
 def _unread(source: Store) -> set[Path]:

@@ -79,8 +79,8 @@ def read(path: Path, ids: Collection[str]) -> tuple[dict[str, Any], Files]:
     try:
         _check_regular(path / INDEX)
         index = parsed((path / INDEX).read_text())
-        told = {stage: own for stage, own in index["files"].items() if own}
-        found = {stage: {int(c): _name(path, name) for c, name in own.items()} for stage, own in told.items()}
+        kept = {stage: names for stage, names in index["files"].items() if names}
+        found = {stage: {int(c): _name(path, name) for c, name in names.items()} for stage, names in kept.items()}
         run = str(index["run"])
     except OSError as error:
         raise files.unreadable(path / INDEX, error) from error

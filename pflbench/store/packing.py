@@ -1,4 +1,4 @@
-"""`pack`: runs from files of their own into one file per setting."""
+"""`pack`: runs from single files into one file per setting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pflbench.store.store import MissingRun, OtherScores, Store
 
 
 class Packed(NamedTuple):
-    """A pack that was written: how many runs it holds, and how many of them had a file of their own until now."""
+    """A pack that was written: how many runs it holds, and how many of them had a single file until now."""
 
     path: Path
     runs: int
@@ -86,7 +86,7 @@ def _in_place_of(
 
 
 def _changed(store: Store, single: Mapping[str, RunFile]) -> dict[str, Path]:
-    """Finished runs that have other scores in a pack than in files of their own, by id, with the pack."""
+    """Finished runs that have other scores in a pack than in single files, by id, with the pack."""
     found = {}
     for old in store.packs.all():
         for id in old.entries.keys() & single.keys():
@@ -100,7 +100,7 @@ def _changed(store: Store, single: Mapping[str, RunFile]) -> dict[str, Path]:
 def _singles(store: Store, ids: Collection[str] | None) -> dict[str, dict[str, RunFile]]:
     """The files of single runs that are to be packed, by setting and id."""
     singles = store.singles.all()
-    # A run that is also in a pack which stays is left out: it goes before the pack only from a file of its own.
+    # A run that is also in a pack which stays is left out: it goes before the pack only from a single file.
     merged = {old.path for old in _mergeable(store)}
     staying = {id for old in store.packs.all() if old.path not in merged for id in old.entries}
     found: dict[str, dict[str, RunFile]] = {}

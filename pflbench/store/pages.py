@@ -1,4 +1,4 @@
-"""Pages of a Parquet file: their unpacked sizes, by their own headers.
+"""Pages of a Parquet file: their unpacked sizes, by their headers.
 
 A footer may name any size. A page's header may not: Arrow takes the memory that the header names, and refuses a page
 that unpacks to more. A header is a struct `PageHeader` of Parquet's format, in Thrift's compact protocol. Forms that

@@ -1,6 +1,6 @@
 """Identity of a process on a machine, by which others can tell if it still lives.
 
-A process id alone says nothing: it is given again, and containers count their own.
+A process id alone says nothing: systems reuse it, and each container counts from 1.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class Process:
 
     Attributes:
         host: The machine's name, for people.
-        boot: What names the time since the machine was started.
-        space: What names the processes among which `pid` is one: containers have their own.
+        boot: Name of the time since the machine was started.
+        space: Name of the processes among which `pid` is one: containers have other ones.
         pid: Its number.
-        started: When it started, in the system's words: a number may be given again.
+        started: When it started, in the system's words: systems reuse numbers.
     """
 
     host: str

@@ -1,4 +1,4 @@
-"""`remove`: runs out of a store, from files of their own and from packs."""
+"""`remove`: runs out of a store, from single files and from packs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def remove(store: Store, ids: Collection[str], only: Path | None = None) -> list
         StoreError: A file cannot be removed or written, or it holds runs that this version cannot read.
     """
     for id in ids:
-        store.check_place(id)  # a copy in a pack may be readable where the file of its own is another version's
+        store.check_place(id)  # a copy in a pack may be readable where its single file is another version's
     former = {id: run.ids for id in ids if (run := store.find(id))}
     done = []
     for pack in store.packs.all():

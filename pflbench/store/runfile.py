@@ -156,7 +156,7 @@ def _batches(entries: Iterable[Stored]) -> Iterator[list[Stored]]:
 
 
 def write(path: Path, result: RunResult) -> RunFile:
-    """Write a run into a file of its own, as `publish` does. Raises `StoreError`."""
+    """Write a run into a file by itself, as `publish` does. Raises `StoreError`."""
     import pyarrow.parquet as pq
 
     from pflbench.store import schema

@@ -105,7 +105,7 @@ PLAIN = pa.schema([(name, kind) for name, (kind, _) in _PLAIN.items()])
 
 Reading a run takes none of them: they are for those who read the files with pandas or DuckDB. `validation` tells trials
 of a search (above 0) from results. Options are JSON with sorted keys, `spec` is all of the identity, and `run_id` its
-hash. Versions and contents of dataset, partition and network are those of a user's own, as in the spec (null: built in,
+hash. Versions and contents are those of a user-supplied dataset, partition or network, as in the spec (null: built in,
 or nothing is read); `unchecked` tells runs of a method that was not held against the contract. Columns are only ever
 added.
 """
@@ -152,8 +152,8 @@ def checksum(result: RunResult) -> str:
     for some in (scores_of(result.scores), metrics_of(result.metrics)):
         for name, column in some.columns.items():
             if isinstance(column, Words):
-                used = np.flatnonzero(np.bincount(column.codes, minlength=len(column.texts)))
-                ordered = sorted(used.tolist(), key=column.texts.__getitem__)
+                present = np.flatnonzero(np.bincount(column.codes, minlength=len(column.texts)))
+                ordered = sorted(present.tolist(), key=column.texts.__getitem__)
                 places = np.zeros(len(column.texts), dtype="<i8")
                 places[ordered] = range(len(ordered))
                 found.update(repr([column.texts[code] for code in ordered]).encode())
@@ -179,7 +179,7 @@ def _check(run: Stored, result: RunResult) -> None:
 
 
 def _problem(scores: Mapping[str, Any], clients: int) -> str:
-    """Problem of a run's scores, given by column; empty if there is none."""
+    """Problem of a run's scores, by column; empty if there is none."""
     accuracy, client, round, step = (scores[name] for name in ("accuracy", "client", "round", "step"))
     if not (accuracy.min() >= -_ROUNDING and accuracy.max() <= 1 + _ROUNDING):  # also of NaN
         return "an accuracy is no share"
@@ -190,11 +190,6 @@ def _problem(scores: Mapping[str, Any], clients: int) -> str:
     if scores["correct"].min() < 0 or (scores["correct"] > scores["count"]).any():
         return "a score counts more right examples than there are, or fewer than none"
     return ""
-
-
-def from_table(table: pa.Table, run: Stored) -> RunResult:
-    """The run whose rows these are. Raises `Unfit`."""
-    return from_rows(table, [run])[0]
 
 
 def from_rows(table: pa.Table, runs: Sequence[Stored]) -> list[RunResult]:

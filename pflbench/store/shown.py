@@ -22,7 +22,7 @@ class ShownStore(Store):
 
     def __init__(self, root: Path, packed: bool = True, packaged: bool = True, remembered: bool = True) -> None:
         folder = packaged_folder()
-        apart = folder.resolve() != (root / "packs").resolve()  # in a checkout they are its own runs
+        apart = folder.resolve() != (root / "packs").resolve()  # in a checkout they are its runs
         super().__init__(
             root, packed, mends=False, remembered=remembered, packaged=folder if packaged and apart else None
         )

@@ -213,13 +213,13 @@ class Store:
     def _warn(self, runs: Iterable[Stored]) -> None:
         """Say how many of these are left out, by the names that their methods had and have."""
         there = Counter((run.spec.method.name, now.method.name) for run in runs if (now := renamed(run.spec)))
-        told = [
+        groups = [
             f"{number} {'run' if number == 1 else 'runs'} of the method that was named {old!r} and is {new!r} now"
             for (old, new), number in sorted(there.items())
         ]
-        if told:
+        if groups:
             command = f"pflbench upgrade --results {shlex.quote(str(self.root))}"
-            say = f"In {str(self.root)!r} there are {' and '.join(told)}, which are left out: run `{command}`."
+            say = f"In {str(self.root)!r} there are {' and '.join(groups)}, which are left out: run `{command}`."
             warnings.warn(say, OutdatedRuns, stacklevel=3)
 
 

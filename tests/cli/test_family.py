@@ -10,7 +10,7 @@ import pytest
 from cli_kit import method_file
 
 from pflbench.store import Store
-from pflbench.store.asked import NAME, Asker, askers
+from pflbench.store.requests import NAME, Request, requests_of
 
 EXTENSION = """
 [suite]
@@ -104,7 +104,10 @@ def test_a_run_made_anew_for_another_suite_stays_in_the_table_of_the_first(famil
     assert family("run", "-s", "ablation.toml", *SMOKE, "-m", method, "--redo", "always").code == 0
     (run,) = (run for run in Store(folder / "results").list() if "Foo" in run.spec.method.name)
     assert run.provenance["asked"]["suite"] == "ablation"
-    assert askers(Store(folder / "results"))[run.spec.id] == {Asker("tiny", "smoke"), Asker("ablation", "smoke")}
+    assert requests_of(Store(folder / "results"))[run.spec.id] == {
+        Request("tiny", "smoke"),
+        Request("ablation", "smoke"),
+    }
 
 
 def test_a_damaged_note_costs_a_warning_alone(family: Cli, folder: Path) -> None:

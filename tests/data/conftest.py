@@ -9,8 +9,7 @@ import pytest
 
 from pflbench.data import prepared
 from pflbench.data.datasets.cifar import CIFAR100
-from pflbench.data.datasets.image_sources import FINE
-from pflbench.data.datasets.meta_dataset import SOURCES
+from pflbench.data.datasets.image_sources import FINE, SOURCES
 from pflbench.data.root import data_root
 from pflbench.data.source import Dataset
 

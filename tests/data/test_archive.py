@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pflbench.data import archive, content
+from pflbench.data import archive
 from pflbench.data.archive import unpacked
 from pflbench.errors import DataMissing, PflbenchError
 
@@ -23,7 +23,6 @@ FILES = {"a/one.txt": b"one" * 999, "a/b/two.bin": bytes(1000), "empty": b""}
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(content, "_known", {})
     return tmp_path / "cache" / "pflbench" / "unpacked"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
@@ -28,7 +27,6 @@ OLD = time.time() - 100
 @pytest.fixture(autouse=True)
 def nothing_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(content, "_known", {})
 
 
 def pool(seed: int = 0) -> Source:
@@ -138,7 +136,6 @@ def test_a_large_file_is_hashed_once_for_all_processes(tmp_path: Path, monkeypat
     os.utime(path, (OLD, OLD))
     first = of(tmp_path, path.name)
     for _ in range(2):
-        content._known.clear()  # as in another process
         assert of(tmp_path, path.name) == first
     assert len(hashed) == 1
     path.write_bytes(bytes([1]) + bytes(content._LARGE - 1))
@@ -168,19 +165,6 @@ def test_a_file_that_was_just_written_is_looked_at_again(tmp_path: Path) -> None
     path.write_bytes(b"b")
     os.utime(path, (now, now))  # a coarse clock
     assert of(tmp_path, path.name) != first
-
-
-@pytest.mark.parametrize("text", ["", "[]", '{"a": 1}', "no"])
-def test_a_spoiled_memory_is_none(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "large.bin"
-    path.write_bytes(bytes(content._LARGE))
-    os.utime(path, (OLD, OLD))
-    content._cache().parent.mkdir(parents=True)
-    content._cache().write_text(text)
-    first = of(tmp_path, path.name)
-    content._known.clear()
-    assert of(tmp_path, path.name) == first
-    assert len(json.loads(content._cache().read_text())) == 1
 
 
 class Loads:

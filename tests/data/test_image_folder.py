@@ -28,7 +28,6 @@ RANDOM = np.random.default_rng(0)
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(content, "_known", {})
     return tmp_path / "cache"
 
 

@@ -24,7 +24,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from pflbench.data import content
 from pflbench.data.datasets.arrays import Arrays
 from pflbench.data.datasets.clients_folder import ClientsFolder
 from pflbench.data.datasets.hf_disk import HfDisk
@@ -42,9 +41,8 @@ many = settings(max_examples=40, deadline=None, suppress_health_check=list(Healt
 def somewhere() -> Iterator[Path]:
     """A folder for a user's files, with a cache of its own beside it."""
     with tempfile.TemporaryDirectory() as name, mock.patch.dict("os.environ", {"XDG_CACHE_HOME": f"{name}/cache"}):
-        with mock.patch.object(content, "_known", {}):
-            (Path(name) / "mine").mkdir()
-            yield Path(name) / "mine"
+        (Path(name) / "mine").mkdir()
+        yield Path(name) / "mine"
 
 
 def held(folder: Path) -> dict[str, bytes | None]:

@@ -166,3 +166,16 @@ def test_every_format_names_each_claim_and_its_word(
     assert "holds" in made
     if format == "markdown":
         assert "A \\| &lt;b>." in made
+
+
+def test_a_claim_says_which_of_its_cells_differ_from_the_paper(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ours = {0: 98.8, 1: 98.9, 2: 98.7}  # printed: 98.82 ± 0.11
+    rival = {0: 85.0, 1: 85.1, 2: 85.2}  # printed: 90.44 ± 1.44
+    found = judged(monkeypatch, tmp_path, {("cafeme", "last"): ours, ("ditto", "last"): rival})
+    assert [(name, round(difference, 2)) for name, difference in found.paper.apart] == [("Ditto, RMNIST Shards", -5.34)]
+    assert "differ from the paper's: Ditto, RMNIST Shards (-5.3)" in text({"cafeme": [found]}, full=True)
+    near = judged(monkeypatch, tmp_path, {("cafeme", "last"): ours, ("ditto", "last"): THEIRS})
+    assert near.paper.apart == () and "differ from the paper" not in text({"cafeme": [near]}, full=True)
+    two = {seed: rival[seed] for seed in (0, 1)}
+    few = judged(monkeypatch, tmp_path, {("cafeme", "last"): ours, ("ditto", "last"): two})
+    assert few.paper.apart == (), "two seeds have no verdict"

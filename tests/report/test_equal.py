@@ -16,7 +16,7 @@ from pflbench.result import RunResult, Score
 from pflbench.selection import selection
 from pflbench.spec import RunSpec
 from pflbench.store import Store
-from pflbench.store.asked import askers
+from pflbench.store.requests import requests_of
 from pflbench.suite.cells import Cell, Expansion, Reading
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def table(build: Build, *names: str, seeds: int = 2) -> Expansion:
 
 
 def equal(of: Expansion, store: Store) -> AtEqualCost:
-    return at_equal_cost(fill(of, Shelf(store), askers(store)))
+    return at_equal_cost(fill(of, Shelf(store), requests_of(store)))
 
 
 def test_the_dearer_row_is_read_where_it_had_spent_as_much(build: Build, store: Store) -> None:
@@ -119,7 +119,7 @@ def test_the_page_has_them_as_texts_and_the_curves_with_their_paces(build: Build
     of = table(build, "fedavg", "ditto", seeds=1)
     store.write(run(build.spec(), (0.1, 0.2, 0.3), **CHEAP))
     store.write(run(build.spec(0, "ditto"), (0.4, 0.5, 0.9), **DEAR))
-    filled = fill(of, Shelf(store), askers(store))
+    filled = fill(of, Shelf(store), requests_of(store))
     pool = Pool()
     found = sheet_data(Sheet({"last": finished(filled)}, selection(), fills={"last": filled}), pool)
     assert found["equal"] == ["gradients", "seconds", "bytes"]

@@ -21,7 +21,7 @@ from pflbench.report.table import CellValue
 from pflbench.selection import selection
 from pflbench.spec import Named
 from pflbench.store import Store
-from pflbench.store.asked import askers
+from pflbench.store.requests import requests_of
 from pflbench.suite.cells import Expansion
 from pflbench.suite.schema import LayoutTable
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def sheet(table: Expansion, store: Store) -> Sheet:
-    filled = fill(table, Shelf(store), askers(store))
+    filled = fill(table, Shelf(store), requests_of(store))
     part = selection(suites=[table.suite], profile=table.profile)
     versus = {"last": {one.id: filled.against(one.id) for one in table.rows}}
     return Sheet({"last": finished(filled)}, part, paper=table.paper, fills={"last": filled}, versus=versus)

@@ -26,7 +26,7 @@ from pflbench.report.reading import Shelf
 from pflbench.report.verdict import GLYPHS
 from pflbench.selection import selection
 from pflbench.store import Store
-from pflbench.store.asked import askers
+from pflbench.store.requests import requests_of
 from pflbench.suite.cells import Cell, Expansion, Reading, Reference
 from pflbench.suite.claim import Claim
 from pflbench.suite.schema import LayoutTable, Spread
@@ -39,7 +39,7 @@ FIVE = Spread.model_validate({"kind": "std", "ddof": 0, "n": {"value": 5, "sourc
 
 
 def sheet(table: Expansion, store: Store) -> Sheet:
-    filled = fill(table, Shelf(store), askers(store))
+    filled = fill(table, Shelf(store), requests_of(store))
     part = selection(suites=[table.suite], profile=table.profile)
     return Sheet({"last": finished(filled)}, part, paper=table.paper, fills={"last": filled})
 
@@ -108,6 +108,20 @@ def test_a_card_counts_cells_verdicts_and_claims(build: Build, store: Store) -> 
     labels = Counter(value.verdict.label for *_, value in made.table.shown if value.verdict)
     compared = {label: n for label, n in labels.items() if label in ("agrees", "close", "inconclusive", "differs")}
     assert compared and Counter(square.verdict for square in card.squares) == compared
+
+
+def test_extra_rows_are_no_coverage_and_tables_that_decide_claims_are(build: Build, store: Store) -> None:
+    build.fill(store)
+    store.write(build.result(build.spec(0, lr=0.5), 0.3))
+    table = build.table(references=PRINTED, spread=FIVE)
+    made = sheet(table, store)
+    assert made.table.extra, "the run stands in a row of its own"
+    (card,) = cards([made], {})
+    assert card.coverage.cells == 4
+    other = sheet(replace(table, extends=Path("demo.toml")), store)
+    assert cards([other], {}) == []
+    (card,) = cards([other], {"demo": [claim("holds")]})
+    assert card.coverage.cells == 4 and card.squares
 
 
 def test_a_reduced_profile_is_no_coverage_of_a_paper(build: Build, store: Store) -> None:

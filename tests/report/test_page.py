@@ -30,7 +30,7 @@ from pflbench.report.render import long_form, render
 from pflbench.report.verdict import COMPARED, RULE
 from pflbench.selection import selection
 from pflbench.store import Store
-from pflbench.store.asked import askers
+from pflbench.store.requests import requests_of
 from pflbench.suite.cells import Expansion, Reference
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ NASTY = st.one_of(
 
 
 def sheet(table: Expansion, store: Store, **more: Any) -> Sheet:
-    filled = fill(table, Shelf(store), askers(store))
+    filled = fill(table, Shelf(store), requests_of(store))
     versus = {one.id: filled.against(one.id) for one in table.rows}
     part = selection(suites=[table.suite], profile=table.profile)
     fields = {"paper": table.paper, "protocol": table.protocol, "fills": {"last": filled}, "versus": {"last": versus}}

@@ -15,7 +15,7 @@ from pflbench.result import RunResult, Score
 from pflbench.selection import selection
 from pflbench.spec import RunSpec
 from pflbench.store import Store
-from pflbench.store.asked import askers
+from pflbench.store.requests import requests_of
 from pflbench.suite.cells import Cell, Choice, Expansion, ReadAs, Reading
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def lower(spec: RunSpec) -> RunSpec:
 
 
 def filled(of: Expansion, store: Store, read_as: ReadAs = "last") -> Filled:
-    return fill(of, Shelf(store), askers(store), read_as)
+    return fill(of, Shelf(store), requests_of(store), read_as)
 
 
 @pytest.mark.parametrize("read_as", OTHERS)

@@ -16,7 +16,7 @@ from pflbench.report.render import render
 from pflbench.report.table import Table
 from pflbench.selection import selection
 from pflbench.store import Store
-from pflbench.store.asked import askers
+from pflbench.store.requests import requests_of
 from pflbench.suite.cells import Expansion, Reference
 from pflbench.suite.scoped import Departure, Layer, Note
 
@@ -52,7 +52,7 @@ def table(build: Build, store: Store) -> Expansion:
 
 
 def laid_out(table: Expansion, store: Store, *methods: str) -> Table:
-    return finished(fill(table, Shelf(store), askers(store)), methods=methods)
+    return finished(fill(table, Shelf(store), requests_of(store)), methods=methods)
 
 
 def test_the_whole_table_tells_of_all_its_rows(table: Expansion, store: Store) -> None:
@@ -94,7 +94,7 @@ def test_an_extra_row_is_told_of_alone(table: Expansion, store: Store) -> None:
 
 
 def test_numbers_bold_and_rivals_are_those_of_the_whole_table(table: Expansion, store: Store) -> None:
-    filled = fill(table, Shelf(store), askers(store))
+    filled = fill(table, Shelf(store), requests_of(store))
     whole, part = (finished(filled, "fedavg", methods=methods) for methods in ((), ("ditto",)))
     (ditto,) = part.rows
     assert ditto == next(one for one in whole.rows if one.id == "ditto")

@@ -26,7 +26,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "test_labels": ("test_labels", "y_test"),
     "test_kind": ("test_kind", "test_clients"),
 }
-"""Arrays that are read, each with its names: our own, MedMNIST's and Keras's."""
+"""Arrays that are read, each with its names: pflbench's, MedMNIST's and Keras's."""
 NEEDS = (
     ("images", "labels"),
     ("labels", "images"),
@@ -70,13 +70,13 @@ class Arrays(UserArrays):
             if name in self._names:
                 where, header = self._where(name), self._headers[self._names[name]]
                 shapes[name] = image_shape(where, header.shape, self.layout)[0]
-        own, other = shapes["images"], shapes.get("test_images", shapes["images"])
-        if other != own and (self.size is None or other[0] != own[0]):
+        train, test = shapes["images"], shapes.get("test_images", shapes["images"])
+        if test != train and (self.size is None or test[0] != train[0]):
             raise PflbenchError(
-                f"{self.file} has training images of {own} and test images of {other} (channels, height, width)"
-                + (": say their size." if other[0] == own[0] else ".")
+                f"{self.file} has training images of {train} and test images of {test} (channels, height, width)"
+                + (": say their size." if test[0] == train[0] else ".")
             )
-        return own
+        return train
 
     @cached_property
     def labels(self) -> Labels:
@@ -108,8 +108,7 @@ class Arrays(UserArrays):
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _pixels(self, name: str) -> Pixels:
-        pixels = as_pixels(self._where(name), self._read(name), self.layout, self.levels())
-        return pixels if self.size is None else resized(pixels, self.size)
+        return resized(as_pixels(self._where(name), self._read(name), self.layout, self.levels()), self.size)
 
     def _read(self, name: str) -> npt.NDArray[Any]:
         return read_npz(self.file, self._names[name])

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pflbench.data.numpy_files import read_arrays
 from pflbench.data.prepared import prepared
-from pflbench.data.published import Downloaded, Expected, reading, warn_unofficial
+from pflbench.data.published import Download, Downloaded, Expected, file_errors, warn_unofficial
 from pflbench.data.source import Normalization, Source, check_labels, read_bytes
 from pflbench.errors import PflbenchError, UsageError, unknown
 
@@ -46,7 +46,7 @@ class Archives(Downloaded):
 
     @property
     def records(self) -> Sequence[int]:
-        """Number of images in each file of a form that are used."""
+        """Number of images in each file of a form that is read."""
         raise NotImplementedError
 
     @property
@@ -84,13 +84,14 @@ class Archives(Downloaded):
         """
         self.require(root)
         parts = self.parts(root)
-        images, labels = prepared(f"{self.name}: 1", list(parts), lambda: self._read(parts))
+        images, labels = prepared(f"{self.name}: 1", list(parts), lambda: self.batches(parts))
         warn_unofficial(parts)
         kind = None if fine or len(self.labels) == 1 else labels[:, -1].copy()
         label, classes = labels[:, -1 if fine else 0].copy(), list(self.labels.values())[-1 if fine else 0]
         return Source.of(images, label, classes, kind, hashed=labels, test=test, normalization=normalization)
 
-    def _read(self, parts: Mapping[Path, Expected]) -> Batch:
+    def batches(self, parts: Mapping[Path, Expected]) -> Batch:
+        """The files of a form one after another. Raises `PflbenchError` naming a damaged one."""
         batches = [self.batch(path, known.images) for path, known in parts.items()]
         return np.concatenate([images for images, _ in batches]), np.concatenate([labels for _, labels in batches])
 
@@ -126,6 +127,7 @@ class CIFAR10(Archives):
     classes: ClassVar = 10
 
     name: ClassVar = "CIFAR-10"
+    downloads: ClassVar = (Download("CIFAR10"),)
     command: ClassVar = "cifar10"
     forms: ClassVar = {
         "cifar-10-batches-py": {
@@ -184,6 +186,7 @@ class CIFAR100(Archives):
     shape: ClassVar = (3, 32, 32)
 
     name: ClassVar = "CIFAR-100"
+    downloads: ClassVar = (Download("CIFAR100"),)
     command: ClassVar = "cifar100"
     forms: ClassVar = {
         "cifar-100-python": {
@@ -222,7 +225,7 @@ def read_pickle(path: Path, records: int, keys: Sequence[str]) -> Batch:
     Raises:
         PflbenchError: The file is unreadable, no such pickle, or holds another number of images.
     """
-    with reading(f"{path} is not a CIFAR batch"):
+    with file_errors(f"{path} is not a CIFAR batch"):
         batch = read_arrays(path)
         images = np.asarray(batch["data"])
         labels = np.stack([np.asarray(batch[key], dtype=np.int64) for key in keys], axis=-1)

@@ -1,6 +1,6 @@
 """User images that are divided among clients already: a folder with files of one client or of many.
 
-Files are our own, LEAF's, PFLlib's or FL-bench's.
+Files are in pflbench's form, LEAF's, PFLlib's or FL-bench's.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pflbench.data import numpy_files
-from pflbench.data.pixels import Pixels, Shape, as_pixels, resized
+from pflbench.data.pixels import Pixels, as_pixels, resized
 from pflbench.data.prepared import prepared
-from pflbench.data.published import reading
+from pflbench.data.published import file_errors
 from pflbench.data.source import Source
 from pflbench.data.splits import unique_keys
-from pflbench.data.user_images import Labels, UserArrays, as_labels, one_each
+from pflbench.data.user_images import Labels, Pool, UserArrays, as_labels, one_each
 from pflbench.errors import PflbenchError, UsageError
 
 Part = Literal["train", "test", "both", "all"]
@@ -48,15 +48,6 @@ class Share(NamedTuple):
     labels: npt.NDArray[Any]
 
 
-class _Pool(NamedTuple):
-    """All clients' training rows, client by client, then their test rows."""
-
-    images: Pixels
-    labels: npt.NDArray[Any]
-    clients: npt.NDArray[np.int64]
-    test: int
-
-
 @dataclass(frozen=True, kw_only=True)
 class ClientsFolder(UserArrays):
     """Your own images from a folder with a .npz or .json file for each client, each with its training and test part.
@@ -67,7 +58,7 @@ class ClientsFolder(UserArrays):
     `data.npy`, `targets.npy` and `partition.pkl` (its validation rows are not used). Of a pickle nothing but arrays is
     read. Whole numbers in JSON are bytes, from 0 to 255.
 
-    `kind` is the client, so the partition natural gives each one its own rows, and with `query = "partition"` its own
+    `kind` is the client, so the partition natural gives each one its rows, and with `query = "partition"` its
     test part. Clients are numbered in the order of their names, or as numbers if all names are numbers.
 
     Attributes:
@@ -91,22 +82,11 @@ class ClientsFolder(UserArrays):
         """The folder."""
         return self.root
 
-    @property
-    def original(self) -> Shape:
-        """Shape of the images, resized already."""
-        channels, height, width = self._pool.images.shape[1:]
-        return channels, height, width
-
     @cached_property
     def labels(self) -> Labels:
         """The labels of all clients."""
-        labels = self._pool.labels
+        labels = self.pool.labels
         return as_labels(str(self.root), labels[: self.examples], labels[self.examples :], self.known_classes)
-
-    @property
-    def examples(self) -> int:
-        """Number of all clients' training images."""
-        return len(self._pool.labels) - self._pool.test
 
     def files(self, root: Path) -> list[Path]:
         """The files of the clients."""
@@ -119,12 +99,12 @@ class ClientsFolder(UserArrays):
             DataMissing: The folder is not there.
             PflbenchError: It has no such files, or one is damaged or holds something else.
         """
-        return self.source(self._pool.images, self._pool.test, self._pool.clients)
+        return self.source(self.pool.images, self.pool.test, self.pool.clients)
 
     @cached_property
     def _files(self) -> dict[Path, Part]:
         self.require()
-        with reading(f"Cannot read {self.root}"):
+        with file_errors(f"Cannot read {self.root}"):
             found = files_of_clients(self.root)
         if not found:
             raise PflbenchError(
@@ -133,10 +113,11 @@ class ClientsFolder(UserArrays):
         return found
 
     @cached_property
-    def _pool(self) -> _Pool:
+    def pool(self) -> Pool:
+        """All clients' training rows, client by client, then their test rows."""
         recipe = f"clients-folder 1 {self.layout} {self.range} {self.pixels} {self.size}"
         images, labels, clients, test = prepared(recipe, list(self._files), self._read)
-        return _Pool(images, labels, clients, int(test))
+        return Pool(images, labels, clients, int(test))
 
     def _read(self) -> tuple[npt.NDArray[Any], ...]:
         """The pool as arrays: images, labels, clients, and the number of test rows."""
@@ -169,10 +150,8 @@ class ClientsFolder(UserArrays):
                 hint = f"not {self.pixels}" if self.pixels else 'say what they are, as in pixels = "32x32x3"'
                 raise PflbenchError(f"{where} are flat, {images.shape[1]} values each: {hint}.")
             images = images.reshape(-1, height, width, channels)
-            pixels = as_pixels(where, images, "channels-last", self.levels())
-        else:
-            pixels = as_pixels(where, images, self.layout, self.levels())
-        return pixels if self.size is None else resized(pixels, self.size)
+        layout = "channels-last" if share.images.ndim == 2 else self.layout
+        return resized(as_pixels(where, images, layout, self.levels()), self.size)
 
     def _sides(self, text: str) -> tuple[int, int, int]:
         parts = text.split("x")
@@ -237,7 +216,7 @@ def _of_npz(path: Path, part: Part) -> Iterator[Share]:
 
 
 def _of_json(path: Path, part: Part) -> Iterator[Share]:
-    with reading(f"{path} is not readable JSON"):
+    with file_errors(f"{path} is not readable JSON"):
         held = json.loads(path.read_bytes(), object_pairs_hook=unique_keys)
     if not isinstance(held, dict):
         raise PflbenchError(f"{path} holds no images and labels: it must be an object, {{...}}.")
@@ -274,7 +253,7 @@ def _arrays(path: Path, held: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
 
 def _named(path: Path, client: str, part: Part, arrays: Mapping[str, npt.NDArray[Any]]) -> Iterator[Share]:
     """The parts of a client that these arrays are, by their names."""
-    where, used = f"{path}", set()
+    where, read = f"{path}", set()
     looked = {"train": NAMES["train"]} if part == "train" else NAMES
     if part == "test":
         looked = {"test": (*NAMES["test"], *NAMES["train"])}
@@ -285,19 +264,19 @@ def _named(path: Path, client: str, part: Part, arrays: Mapping[str, npt.NDArray
         for images, labels in several:
             if lacking := [name for name in (images, labels) if name not in arrays]:
                 raise PflbenchError(f"{where} has no {lacking[0]}.")
-            used |= {images, labels}
+            read |= {images, labels}
             yield Share(where, client, which == "test", arrays[images], arrays[labels])
-    if other := sorted(arrays.keys() - used):
+    if other := sorted(arrays.keys() - read):
         raise PflbenchError(
             f"{where} has {other[0]!r}, which means nothing here: name it images and labels, or x and y."
         )
-    if not used:
+    if not read:
         raise PflbenchError(f"{where} has no images and labels.")
 
 
 def _of_fl_bench(data: Path, targets: Path, partition: Path) -> Iterator[Share]:
     images, labels = numpy_files.read_npy(data), numpy_files.read_npy(targets)
-    with reading(f"Cannot read {partition}"):
+    with file_errors(f"Cannot read {partition}"):
         parts = numpy_files.read_arrays(partition)["data_indices"]
         clients = parts.items() if isinstance(parts, dict) else enumerate(parts)
         held = [(str(client), {part: np.array(rows[part]) for part in ("train", "test")}) for client, rows in clients]

@@ -12,15 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from pflbench.data.datasets.mnist import MNIST, TEST, TRAIN
-from pflbench.data.pixels import collected, image_pixels, resized
+from pflbench.data.pixels import Picture, decode_all, resized
 from pflbench.data.prepared import prepared
 from pflbench.data.published import (
+    Download,
     Downloaded,
     Expected,
     Published,
     SeveralSources,
-    named_sources,
-    reading,
+    file_errors,
     warn_unofficial,
 )
 from pflbench.data.source import Normalization, Source, check_labels
@@ -30,9 +30,9 @@ from pflbench.rng import stream
 SIDE = 32
 """Pixels of an image of Digit-Five."""
 MOST = {"train": 25_000, "test": 9_000}
-"""At most so many images of a source are used; the paper gives no number."""
+"""Most images of a source that are taken; the paper has no number."""
 PUBLISHED = {"mnist": 60_000, "svhn": 73_257, "usps": 7_291, "mnist-m": 59_001, "synthetic": 10_000}
-"""Training images of the sources as published; what is used is what the files hold."""
+"""Training images of the sources as published; the pool has what the files hold."""
 NORMALIZATION = Normalization((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 """The paper names none."""
 
@@ -69,23 +69,13 @@ class MNISTSource(MNIST, DigitSource):
 class DigitSet(Downloaded, DigitSource):
     """Base of a source that is a dataset as well, with its test split."""
 
-    published: ClassVar[tuple[int, int]]
-    """Training and test images, as published."""
-
     seeded: ClassVar[bool] = False
     classes: ClassVar = 10
 
     @property
-    def examples(self) -> int:
-        """Training images, as published."""
-        return self.published[0]
-
-    def images(self, root: Path, which: Which) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-        """A split's images, uint8 ["images", "channels", "height", "width"], and labels. Raises `PflbenchError`."""
-        images, labels = self.split(root, which)
-        if not isinstance(images, np.ndarray) or not len(images):
-            raise PflbenchError(f"{self.name}: its {which} split is empty.")
-        return (images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2)), labels
+    def size(self) -> int | None:
+        """Height and width to which images are resized; None: they stay as they are."""
+        return None
 
     def load(self, root: Path, seed: int) -> Source:
         """The same pool for every seed, training rows first. Raises `DataMissing`, or `PflbenchError` if damaged.
@@ -94,14 +84,20 @@ class DigitSet(Downloaded, DigitSource):
         """
         self.require(root)
         parts = self.parts(root)
-        images, labels, test = prepared(f"{self!r} 1", list(parts), lambda: self._both(root))
+        images, labels, test = prepared(f"{self!r} 1", list(parts), lambda: self._read(root))
         warn_unofficial(parts)
         return Source.of(images, labels, self.classes, test=int(test[0]))
 
-    def _both(self, root: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Both splits, and the number of test images."""
-        (train, a), (test, b) = self.images(root, "train"), self.images(root, "test")
-        return np.concatenate([train, test]), np.concatenate([a, b]), np.array([len(b)])
+    def _read(self, root: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Images of both splits, resized if need be, their labels, and the number of test images."""
+        splits = [self.split(root, which) for which in WHICH]
+        for which, split in zip(WHICH, splits, strict=True):
+            if not len(split.labels):
+                raise PflbenchError(f"{self.name}: its {which} split is empty.")
+        images = np.concatenate([np.asarray(split.images) for split in splits])
+        pixels = images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2)
+        labels = np.concatenate([split.labels for split in splits])
+        return resized(pixels, self.size), labels, np.array([len(splits[1].labels)])
 
 
 @dataclass(frozen=True)
@@ -112,33 +108,25 @@ class SVHN(DigitSet):
     """
 
     name: ClassVar = "SVHN"
+    downloads: ClassVar = tuple(Download("SVHN", "SVHN", {"split": which}) for which in WHICH)
     command: ClassVar = "svhn"
     by_hand: ClassVar = (
         "get train_32x32.mat (182 MB) and test_32x32.mat (64 MB) from http://ufldl.stanford.edu/housenumbers and put "
         "them there"
     )
-    md5: ClassVar = {"train": "e26dedcc434d2e4c54c9b2d4a06d8373", "test": "eb5a983be6a315427106f1b164d9cef3"}
-    published: ClassVar = (73_257, 26_032)
+    needs: ClassVar = {
+        "SVHN/train_32x32.mat": Expected("e26dedcc434d2e4c54c9b2d4a06d8373", images=73_257),
+        "SVHN/test_32x32.mat": Expected("eb5a983be6a315427106f1b164d9cef3", images=26_032),
+    }
+    examples: ClassVar = 73_257
     shape: ClassVar = (3, 32, 32)
-
-    def parts(self, root: Path) -> dict[Path, Expected]:
-        """Two files."""
-        sums = zip(self.md5.items(), self.published, strict=True)
-        return {root / "SVHN" / f"{which}_32x32.mat": Expected(md5, images=images) for (which, md5), images in sums}
-
-    def download(self, root: Path) -> None:
-        """Have torchvision download both splits."""
-        from torchvision import datasets
-
-        for which in self.md5:
-            datasets.SVHN(root / "SVHN", split=which, download=True)
 
     def split(self, root: Path, which: Which) -> DigitSplit:
         """See `DigitSource`; color."""
         from scipy.io import loadmat
 
         path = root / "SVHN" / f"{which}_32x32.mat"
-        with reading(f"Cannot read {path}"):
+        with file_errors(f"Cannot read {path}"):
             held = loadmat(path)
             images = np.asarray(held["X"]).transpose(3, 0, 1, 2)
             labels = np.asarray(held["y"]).reshape(-1).astype(np.int64)
@@ -159,13 +147,17 @@ class USPS(DigitSet):
     size: int | None = None
 
     name: ClassVar = "USPS"
+    downloads: ClassVar = tuple(Download("USPS", "USPS", {"train": train}) for train in (True, False))
     command: ClassVar = "usps"
     by_hand: ClassVar = (
         "get usps.bz2 (6.6 MB) and usps.t.bz2 (1.8 MB) from "
         "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass.html and put them there"
     )
-    md5: ClassVar = {"usps.bz2": "ec16c51db3855ca6c91edd34d0e9b197", "usps.t.bz2": "8ea070ee2aca1ac39742fdd1ef5ed118"}
-    published: ClassVar = (7_291, 2_007)
+    needs: ClassVar = {
+        "USPS/usps.bz2": Expected("ec16c51db3855ca6c91edd34d0e9b197", images=7_291),
+        "USPS/usps.t.bz2": Expected("8ea070ee2aca1ac39742fdd1ef5ed118", images=2_007),
+    }
+    examples: ClassVar = 7_291
 
     def __post_init__(self) -> None:
         if self.size is not None and not 1 <= self.size <= 1024:
@@ -176,25 +168,16 @@ class USPS(DigitSet):
         """(channels, height, width)."""
         return 1, self.size or 16, self.size or 16
 
-    def parts(self, root: Path) -> dict[Path, Expected]:
+    def parts(self, root: Path) -> Mapping[Path, Expected]:
         """Two text files, or the one of the other form where not both are there."""
-        sums = zip(self.md5.items(), self.published, strict=True)
-        texts = {root / "USPS" / name: Expected(md5, images=images) for (name, md5), images in sums}
-        hdf = root / "USPS" / "usps.h5"
+        texts, hdf = super().parts(root), root / "USPS" / "usps.h5"
         other = hdf.is_file() and not all(path.is_file() for path in texts)
-        return {hdf: Expected(images=sum(self.published))} if other else texts
+        return {hdf: Expected(images=sum(known.images for known in texts.values()))} if other else texts
 
     def missing(self, root: Path) -> list[str]:
         """Missing files of both forms."""
         texts = " and ".join(map(str, self.parts(root)))
         return [f"{texts} (or {root / 'USPS' / 'usps.h5'})"] if super().missing(root) else []
-
-    def download(self, root: Path) -> None:
-        """Have torchvision download both splits."""
-        from torchvision import datasets
-
-        for train in (True, False):
-            datasets.USPS(root / "USPS", train=train, download=True)
 
     def split(self, root: Path, which: Which) -> DigitSplit:
         """See `DigitSource`; gray, 16x16."""
@@ -203,7 +186,7 @@ class USPS(DigitSet):
         if len(paths) > 1:
             from sklearn.datasets import load_svmlight_file
 
-            with reading(f"Cannot read {path}"):  # gray levels from -1 to 1, labels from 1 to 10
+            with file_errors(f"Cannot read {path}"):  # gray levels from -1 to 1, labels from 1 to 10
                 found, names = load_svmlight_file(str(path), n_features=256, zero_based=False)
                 levels, labels = (found.toarray() + 1) / 2, names.astype(np.int64) - 1
         else:
@@ -212,24 +195,19 @@ class USPS(DigitSet):
             raise PflbenchError(f"{path} holds gray levels outside its range: it is not what its name says.")
         return _checked(path, (levels * 255).round().astype(np.uint8).reshape(-1, 16, 16), labels, (16, 16))
 
-    def images(self, root: Path, which: Which) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-        """See `DigitSet`; resized if need be."""
-        images, labels = super().images(root, which)
-        return images if self.size is None else resized(images, self.size), labels
-
 
 class MNISTMSource(DigitSource):
     """MNIST-M as its authors distribute it: PNG files in `mnist_m`, listed with their labels in two text files."""
 
     by_hand: ClassVar = "unpack mnist_m.tar.gz from http://yaroslav.ganin.net there"
 
-    def parts(self, root: Path) -> dict[Path, Expected]:
-        names = ["mnist_m_train_labels.txt", "mnist_m_test_labels.txt", "mnist_m_train", "mnist_m_test"]
-        return {root / "mnist_m" / name: Expected() for name in names}
+    needs: ClassVar = dict.fromkeys(
+        (f"mnist_m/mnist_m_{name}" for name in ("train_labels.txt", "test_labels.txt", "train", "test")), Expected()
+    )
 
     def split(self, root: Path, which: Which) -> DigitSplit:
         path = root / "mnist_m" / f"mnist_m_{which}_labels.txt"
-        with reading(f"{path} is no list of files and labels"):
+        with file_errors(f"{path} is no list of files and labels"):
             lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
             images = [path.parent / f"mnist_m_{which}" / name for name, _ in lines]
             labels = np.array([int(label) for _, label in lines], dtype=np.int64)
@@ -242,8 +220,7 @@ class SyntheticSource(DigitSource):
 
     by_hand: ClassVar = "unpack https://www.kaggle.com/datasets/prasunroy/synthetic-digits there"  # asks for an account
 
-    def parts(self, root: Path) -> dict[Path, Expected]:
-        return {root / "synthetic_digits" / name: Expected() for name in ("imgs_train", "imgs_valid")}
+    needs: ClassVar = dict.fromkeys(("synthetic_digits/imgs_train", "synthetic_digits/imgs_valid"), Expected())
 
     def split(self, root: Path, which: Which) -> DigitSplit:
         folder = list(self.parts(root))[0 if which == "train" else 1]
@@ -268,7 +245,7 @@ SOURCES: dict[str, DigitSource] = {
 
 
 @dataclass(frozen=True)
-class DigitFive(SeveralSources):
+class DigitFive(SeveralSources[DigitSource]):
     """92,291 + 31,007 color digits from five sources, 32x32: MNIST, SVHN, USPS, MNIST-M, Synthetic Digits.
 
     Attributes:
@@ -280,19 +257,22 @@ class DigitFive(SeveralSources):
     seeded: ClassVar[bool] = False
     shape: ClassVar = (3, SIDE, SIDE)
     classes: ClassVar = 10
+    known: ClassVar = SOURCES
+    usual: ClassVar = tuple(SOURCES)
+    command: ClassVar = "digit-five"
 
     def __post_init__(self) -> None:
-        _ = self.used  # checks them
+        _ = self.chosen  # checks the option
 
     @property
     def examples(self) -> int:
         """Size of the training split if the files are those that were published."""
-        return sum(min(PUBLISHED[name], MOST["train"]) for name in self.used)
+        return sum(min(PUBLISHED[name], MOST["train"]) for name in self.chosen)
 
     def load(self, root: Path, seed: int) -> Source:
         """The same pool for every seed: the training rows of all sources, then their test rows.
 
-        `kind` is 10 * source + digit, where sources are numbered in the order above, whichever are used. `hash` covers
+        `kind` is 10 * source + digit, sources numbered in the order above, whichever are chosen. `hash` covers
         images and kinds. Warns once with `UnofficialFile` where files are not the official ones.
 
         Raises:
@@ -304,26 +284,17 @@ class DigitFive(SeveralSources):
                 f"Digit-Five lacks {_listed(missing)}. Run `pflbench data fetch digit-five`, which says how to get "
                 "them, or choose among the others with the option sources."
             )
-        parts = [_part(root, name, source, which) for which in WHICH for name, source in self.used.items()]
-        warn_unofficial({path: known for source in self.used.values() for path, known in source.parts(root).items()})
+        parts = [_part(root, name, source, which) for which in WHICH for name, source in self.chosen.items()]
+        warn_unofficial({path: known for source in self.chosen.values() for path, known in source.parts(root).items()})
         images, kind = (np.concatenate(some) for some in zip(*parts, strict=True))
-        test = sum(len(kind) for _, kind in parts[len(self.used) :])
+        test = sum(len(kind) for _, kind in parts[len(self.chosen) :])
         return Source.of(images, kind % 10, self.classes, kind, hashed=kind, test=test, normalization=NORMALIZATION)
 
     def status(self, root: Path) -> str:
         """One line, from the presence of the files."""
         if missing := self.missing(root):
             return f"missing: {_listed(missing)}"
-        return f"ready: {', '.join(self.used)} in {root}"
-
-    @property
-    def used(self) -> dict[str, DigitSource]:
-        """See `SeveralSources`."""
-        if self.sources is None:
-            return SOURCES
-        problem = f"DigitFive: sources = {self.sources!r} names a source twice."
-        names = named_sources(self.sources, SOURCES, "source of digit-five", problem)
-        return {name: SOURCES[name] for name in names}
+        return f"ready: {', '.join(self.chosen)} in {root}"
 
     def lacking(self, root: Path, missing: Mapping[str, Sequence[str]], failed: Mapping[str, str]) -> DataMissing:
         """See `SeveralSources`."""
@@ -334,12 +305,12 @@ class DigitFive(SeveralSources):
 def _part(
     root: Path, name: str, source: DigitSource, which: Which
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Images used of one split of one source, uint8 ["images", 3, 32, 32], and their kinds."""
+    """Images that are taken of one split of one source, uint8 ["images", 3, 32, 32], and their kinds."""
     split = source.split(root, which)
     if not len(split.labels):
         raise PflbenchError(f"Digit-Five: the {which} split of {name} is empty.")
     rows = stream(0, "digit-five", name, which).permutation(len(split.labels))[: MOST[which]]
-    images = collected((len(rows), 3, SIDE, SIDE), (image_pixels(split.images[row], 3, (SIDE, SIDE)) for row in rows))
+    images = decode_all([Picture("", split.images[row]) for row in rows], (3, SIDE, SIDE))
     return images, 10 * list(SOURCES).index(name) + split.labels[rows]
 
 
@@ -364,6 +335,6 @@ def _hdf(path: Path, which: Which) -> tuple[npt.NDArray[np.floating[Any]], npt.N
         raise PflbenchError(
             f"Reading {path} needs h5py: pip install h5py, or put usps.bz2 and usps.t.bz2 beside it."
         ) from error
-    with reading(f"Cannot read {path}"), h5py.File(path, "r") as held:
+    with file_errors(f"Cannot read {path}"), h5py.File(path, "r") as held:
         levels, labels = np.asarray(held[which]["data"]), np.asarray(held[which]["target"])
         return levels.reshape(len(labels), 256), labels.astype(np.int64)

@@ -71,7 +71,7 @@ class Digits(Bundled):
         if self.writers is not None and not 0 < self.writers <= _COUNT:
             raise UsageError(f"Digits: writers = {self.writers} must lie in 1..{_COUNT}.")
         says = {"coarse": self.coarse, "sources": self.sources is not None, "writers": self.writers is not None}
-        if len(both := [name for name, given in says.items() if given]) > 1:
+        if len(both := [name for name, chosen in says.items() if chosen]) > 1:
             raise UsageError(f"Digits: {' and '.join(both)} exclude each other, as each says what a kind is.")
 
     seeded: ClassVar[bool] = False

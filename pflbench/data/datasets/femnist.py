@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple, get_args
@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from pflbench.data.datasets.mnist import EMNIST
 from pflbench.data.partitions.fedec import MOST
-from pflbench.data.pixels import collected, image_pixels
+from pflbench.data.pixels import decode_all, files_as_pictures, image_pixels
 from pflbench.data.prepared import prepared
-from pflbench.data.published import Expected, Published, reading
+from pflbench.data.published import Download, Expected, Published, file_errors
 from pflbench.data.source import Normalization, Source, check_labels
 from pflbench.errors import DataMissing, PflbenchError, unknown
 from pflbench.rng import stream
@@ -29,19 +29,19 @@ SIDE = 28
 TRAIN = 0.9
 """Share of a writer's images in LEAF's train part."""
 
-_LEAF = "femnist, leaf: 1"
+_LEAF = "femnist, leaf: 2"
 """To be changed with `_read_json`."""
-_PARQUET = "femnist, hugging-face: 1"
+_PARQUET = "femnist, hugging-face: 2"
 """To be changed with `_read_parquet` and `_split`."""
 _BATCH = 4096
 """Rows of a Parquet file that are read at a time."""
 
-Piece = tuple[str, npt.NDArray[np.uint8], npt.NDArray[np.int64]]
-"""A writer, and some of the images and characters that are theirs."""
+Piece = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.str_]]
+"""Some images, the character of each, and its writer."""
 
 
 class Samples(NamedTuple):
-    """Images, each with its character and its writer, in the order in which they lie there."""
+    """Images, each with its character and its writer: those for training, then the others."""
 
     images: npt.NDArray[np.uint8]
     """["images", 28, 28]."""
@@ -51,19 +51,18 @@ class Samples(NamedTuple):
     """["images"]: places in `names`."""
     names: npt.NDArray[np.str_]
     """["writers"], sorted."""
-    counts: npt.NDArray[np.int64]
-    """LEAF: images of each file, in their order; Hugging Face: images of the training part and of the rest."""
+    training: npt.NDArray[np.int64]
+    """Number of images for training, an array without axes."""
 
 
-def leaf(files: Sequence[Path]) -> Samples:
-    """LEAF's files one after another. Raises `PflbenchError` naming a damaged file."""
+def leaf(train: Sequence[Path], test: Sequence[Path] = ()) -> Samples:
+    """LEAF's files of the training part and of the rest. Raises `PflbenchError` naming a damaged file."""
 
     def make() -> Samples:
-        parts = [list(_read_json(path)) for path in files]
-        counts = [sum(len(images) for _, images, _ in part) for part in parts]
-        return _joined([piece for part in parts for piece in part], counts)
+        pieces, others = ([piece for path in paths for piece in _read_json(path)] for paths in (train, test))
+        return _joined([*pieces, *others], sum(len(images) for images, _, _ in pieces))
 
-    return Samples(*prepared(_LEAF, files, make))
+    return Samples(*prepared(_LEAF, [*train, *test], make))
 
 
 def hugging_face(files: Sequence[Path]) -> Samples:
@@ -77,11 +76,11 @@ def hugging_face(files: Sequence[Path]) -> Samples:
     """
 
     def make() -> Samples:
-        found = _joined([piece for path in files for piece in _read_parquet(path)], [])
+        found = _joined([piece for path in files for piece in _read_parquet(path)], 0)
         chosen = _split(found)
         order = np.concatenate([np.flatnonzero(chosen), np.flatnonzero(~chosen)])
-        counts = np.array([chosen.sum(), (~chosen).sum()], dtype=np.int64)
-        return Samples(found.images[order], found.characters[order], found.writers[order], found.names, counts)
+        images, characters, writers, names, _ = found
+        return Samples(images[order], characters[order], writers[order], names, np.array(chosen.sum()))
 
     return Samples(*prepared(_PARQUET, files, make))
 
@@ -105,21 +104,15 @@ def hub_parquet(folder: Path) -> list[Path]:
     return sorted((folder / "data").glob("*.parquet")) or sorted(folder.glob("*.parquet"))
 
 
-def _joined(pieces: Sequence[Piece], counts: Sequence[int]) -> Samples:
-    names = sorted({name for name, _, _ in pieces})
-    place = {name: k for k, name in enumerate(names)}
-    nothing: Piece = "", np.empty((0, SIDE, SIDE), dtype=np.uint8), np.empty(0, dtype=np.int64)
-    return Samples(
-        np.concatenate([images for _, images, _ in [nothing, *pieces]]),
-        np.concatenate([characters for _, _, characters in [nothing, *pieces]]),
-        np.repeat(np.array([place[name] for name, _, _ in pieces], np.int64), [len(one) for _, one, _ in pieces]),
-        np.array(names, dtype=np.str_),
-        np.array(counts, dtype=np.int64),
-    )
+def _joined(pieces: Sequence[Piece], training: int) -> Samples:
+    nothing: Piece = np.empty((0, SIDE, SIDE), np.uint8), np.empty(0, np.int64), np.empty(0, np.str_)
+    images, characters, writers = (np.concatenate(arrays) for arrays in zip(nothing, *pieces, strict=True))
+    names, places = np.unique(writers, return_inverse=True)
+    return Samples(images, characters, places.astype(np.int64), names, np.array(training))
 
 
 def _read_json(path: Path) -> Iterator[Piece]:
-    with reading(f"{path} is not a file of LEAF's FEMNIST"):
+    with file_errors(f"{path} is not a file of LEAF's FEMNIST"):
         held = json.loads(path.read_bytes())
         users, data = held["users"], held["user_data"]
         if twice := [user for user, times in Counter(users).items() if times > 1]:
@@ -138,14 +131,14 @@ def _read_json(path: Path) -> Iterator[Piece]:
                 raise PflbenchError(f"{path} holds gray levels outside 0..1: it is not what its name says.")
             characters = y.astype(np.int64)
             check_labels(path, characters, CHARACTERS)
-            yield str(user), (levels * 255).round().astype(np.uint8).reshape(-1, SIDE, SIDE), characters
+            images = (levels * 255).round().astype(np.uint8).reshape(-1, SIDE, SIDE)
+            yield images, characters, np.repeat(str(user), len(y))
 
 
 def _read_parquet(path: Path) -> Iterator[Piece]:
-    """Runs of images by the same writer."""
     from pyarrow.parquet import ParquetFile
 
-    with reading(f"{path} is not a Parquet file of flwrlabs/femnist"):
+    with file_errors(f"{path} is not a Parquet file of flwrlabs/femnist"):
         with ParquetFile(path) as file:
             for batch in file.iter_batches(_BATCH, columns=["image", "writer_id", "character"]):
                 rows = batch.to_pydict()
@@ -156,9 +149,7 @@ def _read_parquet(path: Path) -> Iterator[Piece]:
                     raise PflbenchError(f"{path} holds labels that are no whole numbers.")
                 characters = labels.astype(np.int64)
                 check_labels(path, characters, CHARACTERS)
-                images = np.stack([_decoded(path, image) for image in rows["image"]])
-                for start, end in _runs(names):
-                    yield names[start], images[start:end], characters[start:end]
+                yield np.stack([_decoded(path, image) for image in rows["image"]]), characters, np.array(names)
 
 
 def _decoded(path: Path, image: object) -> npt.NDArray[np.uint8]:
@@ -169,12 +160,6 @@ def _decoded(path: Path, image: object) -> npt.NDArray[np.uint8]:
     if pixels.shape != (SIDE, SIDE):
         raise PflbenchError(f"{path} holds an image of {pixels.shape[1]}×{pixels.shape[0]} pixels, not {SIDE}×{SIDE}.")
     return pixels
-
-
-def _runs(names: Sequence[str]) -> Iterable[tuple[int, int]]:
-    """First row and end of each run of equal names."""
-    starts = [k for k in range(len(names)) if k == 0 or names[k] != names[k - 1]]
-    return zip(starts, [*starts[1:], len(names)], strict=True)
 
 
 def _split(samples: Samples) -> npt.NDArray[np.bool_]:
@@ -215,7 +200,7 @@ class FEMNIST(Published):
     Attributes:
         source: "leaf": the files `femnist/data/train/*.json` that LEAF's scripts write, which may be a sample of the
             writers only. "hugging-face": the Parquet files of flwrlabs/femnist, in `flwrlabs-femnist` or in Hugging
-            Face's own cache; 90 % of each writer's images, the same for every seed, are its training part.
+            Face's cache; 90 % of each writer's images, the same for every seed, are its training part.
         test: Whether the pool ends with the rest of each writer's images: LEAF's `femnist/data/test/*.json`, or the
             other 10 %.
     """
@@ -243,21 +228,20 @@ class FEMNIST(Published):
             PflbenchError: A file is damaged.
         """
         self.require(root)
-        found, own = self._read(root)
-        if not own:
-            raise PflbenchError(f"There is no image for training in {next(iter(self.parts(root))).parent}.")
-        end = len(found.images) if self.test else own
+        files = self.files(root)
+        of_training = len(_json(root, "train"))
+        leafs = self.source == "leaf"
+        found = leaf(files[:of_training], files[of_training:]) if leafs else hugging_face(files)
+        training = int(found.training)
+        if not training:
+            raise PflbenchError(f"There is no image for training in {files[0].parent}.")
+        end = len(found.images) if self.test else training
         images, labels, kind = white(found.images[:end]), found.characters[:end], found.writers[:end]
-        return Source.of(images[:, None], labels, self.classes, kind, test=end - own, normalization=NORMALIZATION)
+        return Source.of(images[:, None], labels, self.classes, kind, test=end - training, normalization=NORMALIZATION)
 
-    def _read(self, root: Path) -> tuple[Samples, int]:
-        """Content of the files, and the number of images for training."""
-        files = list(self.parts(root))
-        if self.source == "hugging-face":
-            found = hugging_face(files)
-            return found, int(found.counts[0])
-        found = leaf(files)
-        return found, int(found.counts[: len(_json(root, "train"))].sum())
+    def files(self, root: Path) -> list[Path]:
+        """Files that are read: part of a run's identity, as LEAF's scripts draw writers and splits anew each time."""
+        return list(self.parts(root))
 
     def parts(self, root: Path) -> dict[Path, Expected]:
         """The files, training part first, or what they would be called."""
@@ -266,11 +250,7 @@ class FEMNIST(Published):
             files = hub_parquet(local) or hub_files() or [local / "*.parquet"]
         else:
             files = _json(root, "train") + (_json(root, "test") if self.test else [])
-        return {path: Expected() for path in files}
-
-    def files(self, root: Path) -> list[Path]:
-        """Files that are read: part of a run's identity, as LEAF's scripts draw writers and splits anew each time."""
-        return list(self.parts(root))
+        return dict.fromkeys(files, Expected())
 
     def folders(self, root: Path) -> list[Path]:
         """The folder of Hugging Face's files, of which there may be one of several: files are known by their names."""
@@ -308,7 +288,7 @@ LETTERS = "abcdefghij"
 """Labels are their order."""
 FIRST = 36
 """The letter a among the characters of LEAF and of EMNIST's "byclass": digits, capitals, small letters."""
-_NIST = "nist: 28x28, lanczos: 1"
+_NIST = "nist: 28x28, lanczos: 2"
 """To be changed with `NISTLetters.read`."""
 
 Pool = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
@@ -344,10 +324,9 @@ class NISTLetters(LetterSource):
     def read(self, root: Path) -> Pool:
         paths = [sorted(folder.glob("*.png"), key=lambda path: path.name) for folder in self.parts(root)]
         files = [path for letter in paths for path in letter]
-        shape = (len(files), SIDE, SIDE)
-        shrunk = (image_pixels(path, 1, (SIDE, SIDE), sharp=True)[0] for path in files)
-        (images,) = prepared(_NIST, files, lambda: (collected(shape, shrunk),))
-        return images, np.repeat(np.arange(len(LETTERS), dtype=np.int64), list(map(len, paths)))
+        shape, pictures = (1, SIDE, SIDE), files_as_pictures(files)
+        (images,) = prepared(_NIST, files, lambda: (decode_all(pictures, shape, sharp=True),))
+        return images[:, 0], np.repeat(np.arange(len(LETTERS), dtype=np.int64), list(map(len, paths)))
 
 
 class EMNISTLetters(LetterSource):
@@ -363,8 +342,9 @@ class EMNISTLetters(LetterSource):
     def parts(self, root: Path) -> dict[Path, Expected]:
         return self.emnist.splits[0].parts(root / self.folder)
 
-    def download(self, root: Path) -> None:
-        self.emnist.download(root)
+    @property
+    def downloads(self) -> Sequence[Download]:
+        return self.emnist.downloads
 
     def read(self, root: Path) -> Pool:
         images, characters = self.emnist.read(root, self.emnist.splits[:1])
@@ -382,7 +362,7 @@ class LEAFLetters(LetterSource):
     )
 
     def parts(self, root: Path) -> dict[Path, Expected]:
-        return {path: Expected() for part in ("train", "test") for path in _json(root, part)}
+        return dict.fromkeys([*_json(root, "train"), *_json(root, "test")], Expected())
 
     def read(self, root: Path) -> Pool:
         found = leaf(list(self.parts(root)))
@@ -397,7 +377,7 @@ LETTER_SOURCES: dict[str, LetterSource] = {"nist": NISTLetters(), "emnist": EMNI
 class FEMNISTLetters(Published):
     """Gray handwritten letters a to j, 28x28, dark on white: the part of FEMNIST that FedEC uses, no test split.
 
-    Who holds what, and that at most 4000 images of a letter are used, is the partition's: letter-users.
+    Who holds what, and that at most 4000 images of a letter are dealt, is the partition's: letter-users.
 
     Attributes:
         source: "nist": NIST Special Database 19, 2nd edition, as FedEC's script takes it: of each letter the folder
@@ -433,13 +413,14 @@ class FEMNISTLetters(Published):
             raise PflbenchError(f"{root / self._source.folder} holds no image of the letter {letter}.")
         return Source.of(images[:, None], labels, self.classes)
 
-    def missing(self, root: Path) -> list[str]:
-        """Missing files of the source."""
-        return self._source.missing(root)
+    def parts(self, root: Path) -> Mapping[Path, Expected]:
+        """Files of the source."""
+        return self._source.parts(root)
 
-    def download(self, root: Path) -> None:
-        """Have torchvision download EMNIST; NIST's and LEAF's files are left to the user."""
-        self._source.download(root)
+    @property
+    def downloads(self) -> Sequence[Download]:
+        """EMNIST's; NIST's and LEAF's files are left to the user."""
+        return self._source.downloads
 
     def status(self, root: Path) -> str:
         """One line about all three sources, this one first, from the presence of their files or folders."""
@@ -463,7 +444,7 @@ class FEMNISTLetters(Published):
         example = (there or others)[0]
         here = " and ".join(there)
         return DataMissing(
-            f"femnist-letters lacks the files of {self.source}: {_shortly(self._source.missing(root), root)} in {root}"
+            f"femnist-letters lacks the files of {self.source}: {_shortly(self.missing(root), root)} in {root}"
             f"{why}. To go on, {self._source.by_hand.format(root=root)}; or take another source"
             f"{f' ({here} is there)' if there else ''}: "
             f'dataset = {{ name = "femnist-letters", source = "{example}" }}, as columns of fedec-femnist do.'

@@ -30,7 +30,7 @@ _ROWS = 1000
 class NoiseGroups:
     """Another dataset's images in equal groups, of which each has more Gaussian noise than the one before.
 
-    To be used with the partition "kinds", which gives each client rows of one group. NIID-Bench's noise skew
+    For the partition "kinds", which gives each client rows of one group. NIID-Bench's noise skew
     (arXiv:2102.02079): group i of n, from 1 on, gets Gau(sigma * i / n), there a group for each client. The paper calls
     that number the variance; here it is the standard deviation, as in its code, for gray levels in [0, 1]. Levels are
     rounded and cut off at black and white, so images stay bytes. The test split has groups and noise, too.
@@ -60,7 +60,7 @@ class NoiseGroups:
 
     @cached_property
     def clean(self) -> Dataset:
-        """The base. Raises `UsageError` if it needs options, or has none called test and one is given."""
+        """The base. Raises `UsageError` if it needs options, or lacks the option test that is set."""
         reference = names.locate("datasets", self.base)
         options: dict[str, Any] = {} if self.test is None else {"test": self.test}
         made: Any = names.load(reference)
@@ -115,8 +115,8 @@ class NoiseGroups:
 
     def _splits(self, source: Source) -> dict[str, int]:
         """Number of rows of each split."""
-        own = len(source.labels) - source.test
-        return {"train": own} | ({"test": source.test} if source.test else {})
+        training = len(source.labels) - source.test
+        return {"train": training} | ({"test": source.test} if source.test else {})
 
     def _dealt(self, rows: int, seed: int, split: str) -> Rows:
         """The group of each row of a split, int64: groups of equal sizes, the first ones larger by one if need be."""
@@ -132,7 +132,7 @@ class NoiseGroups:
 def rotated(upright: Source, rotations: int, degrees: float, seed: int, files: Sequence[Path] = ()) -> Source:
     """A pool whose images are turned by their rotation group, which becomes their `kind`. Raises `UsageError`.
 
-    `files`: what the pool was read from. Where it is given, the turned images of each seed are `prepared`.
+    `files`: the files of the pool. Where there are some, the turned images of each seed are `prepared`.
     """
     import torch
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,6 @@ import numpy.typing as npt
 from pflbench.data.pixels import (
     Picture,
     Pixels,
-    Shape,
     as_pixels,
     common_shape,
     decode_all,
@@ -23,9 +22,9 @@ from pflbench.data.pixels import (
     resized,
 )
 from pflbench.data.prepared import prepared
-from pflbench.data.published import reading
+from pflbench.data.published import file_errors
 from pflbench.data.source import Source
-from pflbench.data.user_images import Labels, UserPictures, as_groups, as_labels
+from pflbench.data.user_images import Labels, Pool, UserPictures, as_groups, as_labels
 from pflbench.errors import PflbenchError
 
 if TYPE_CHECKING:
@@ -37,15 +36,6 @@ IMAGES, LABELS = ("image", "img", "images"), ("label", "labels")
 """Columns that are read where no option names one and several or none have the type."""
 TESTS = ("test", "validation", "valid", "val")
 """Splits that are the test split where none is named; the first that is there."""
-
-
-class _Pool(NamedTuple):
-    """Images, labels and, if a column says so, whose they are; the last `test` rows are the test split's."""
-
-    images: Pixels
-    labels: npt.NDArray[Any]
-    clients: npt.NDArray[Any] | None
-    test: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,24 +69,13 @@ class HfDisk(UserPictures):
         """The folder."""
         return self.path
 
-    @property
-    def original(self) -> Shape:
-        """Shape of the images, resized already."""
-        channels, height, width = self._pool.images.shape[1:]
-        return channels, height, width
-
     @cached_property
     def labels(self) -> Labels:
         """The labels, of as many classes as the column names, if it does."""
-        labels, name = self._pool.labels, self._column("ClassLabel", self.label, LABELS, "label")
+        labels, name = self.pool.labels, self._column("ClassLabel", self.label, LABELS, "label")
         named = self._features[name].get("names")
         known = len(named) if isinstance(named, list) else None
         return as_labels(f"{self.path}: {name}", labels[: self.examples], labels[self.examples :], known)
-
-    @property
-    def examples(self) -> int:
-        """Number of training images."""
-        return len(self._pool.labels) - self._pool.test
 
     def files(self, root: Path) -> list[Path]:
         """The splits' data files, and what says their columns and their order."""
@@ -109,7 +88,7 @@ class HfDisk(UserPictures):
             DataMissing: The folder is not there.
             PflbenchError: It is no saved dataset, a damaged one, or has no such columns.
         """
-        images, _, clients, test = self._pool
+        images, _, clients, test = self.pool
         return self.source(images, test, None if clients is None else as_groups(f"{self.path}: {self.client}", clients))
 
     @cached_property
@@ -151,7 +130,8 @@ class HfDisk(UserPictures):
         return found[0]
 
     @cached_property
-    def _pool(self) -> _Pool:
+    def pool(self) -> Pool:
+        """All rows; clients if a column says whose they are."""
         columns = [
             self._column("Image", self.image, IMAGES, "image"),
             self._column("ClassLabel", self.label, LABELS, "label"),
@@ -159,7 +139,7 @@ class HfDisk(UserPictures):
         ]
         recipe = f"hf-disk 1 {columns} {self.size} {self.channels}"
         images, labels, clients, test = prepared(recipe, self.files(self.path), lambda: self._read(columns))
-        return _Pool(images, labels, clients if self.client is not None else None, int(test))
+        return Pool(images, labels, clients if self.client is not None else None, int(test))
 
     def _read(self, columns: Sequence[str]) -> tuple[npt.NDArray[Any], ...]:
         import pyarrow as pa
@@ -167,7 +147,7 @@ class HfDisk(UserPictures):
         splits = [_table(_data_files(folder), columns) for folder in self._splits]
         if not splits[0].num_rows:
             raise PflbenchError(f"{self._splits[0]} holds no row.")
-        with reading(f"{self.path}: the splits have other columns"):
+        with file_errors(f"{self.path}: the splits have other columns"):
             whole = pa.concat_tables(splits)
         labels, *clients = (_values(self.path, name, whole[name]) for name in columns[1:])
         test = np.array(whole.num_rows - splits[0].num_rows)
@@ -190,10 +170,9 @@ class HfDisk(UserPictures):
                 pictures, common_shape(where, pictures, picture_headers(pictures), self.size, self.channels)
             )
         dtype = _leaf(column.type)
-        with reading(f"{where} has type {column.type} instead of images of one size"):
+        with file_errors(f"{where} has type {column.type} instead of images of one size"):
             arrays = np.array(column.to_pylist(), dtype=dtype.to_pandas_dtype())
-        pixels = as_pixels(where, arrays)
-        return pixels if self.size is None else resized(pixels, self.size)
+        return resized(as_pixels(where, arrays), self.size)
 
 
 def _split_names(path: Path) -> list[str]:
@@ -228,11 +207,11 @@ def _table(files: Sequence[Path], columns: Sequence[str]) -> pa.Table:
 
     tables = []
     for path in files:
-        with reading(f"Cannot read {path}"), pa.memory_map(str(path)) as file:
+        with file_errors(f"Cannot read {path}"), pa.memory_map(str(path)) as file:
             table = pa.ipc.open_stream(file).read_all().select(list(columns))
             table.validate(full=True)  # what is not valid can end the process when it is read
             tables.append(table)
-    with reading(f"{files[0].parent} has files with other columns"):
+    with file_errors(f"{files[0].parent} has files with other columns"):
         return pa.concat_tables(tables)
 
 
@@ -255,7 +234,7 @@ def _json(path: Path) -> dict[str, Any]:
     """An object of a JSON file. Raises `PflbenchError`."""
     if not path.is_file():
         raise PflbenchError(f"{path.parent} is nothing that save_to_disk wrote: there is no {path.name}.")
-    with reading(f"{path} is not readable JSON"):
+    with file_errors(f"{path} is not readable JSON"):
         found = json.loads(path.read_bytes())
     if not isinstance(found, dict):
         raise PflbenchError(f"{path} is no JSON object.")

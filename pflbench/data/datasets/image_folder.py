@@ -19,18 +19,19 @@ from pflbench.data.pixels import (
     Shape,
     common_shape,
     decode_all,
+    files_as_pictures,
     folders_in,
     images_in,
     picture_headers,
 )
 from pflbench.data.prepared import prepared
-from pflbench.data.published import reading
+from pflbench.data.published import file_errors
 from pflbench.data.source import Source
 from pflbench.data.user_images import Labels, UserPictures
 from pflbench.errors import PflbenchError
 
 TEST = ("test", "val", "valid", "validation")
-"""Folders that may hold the test split beside `train`; the first one with labels is used."""
+"""Folders that may hold the test split beside `train`; the first one with labels counts."""
 INNER = "images"
 """A folder that images of a class may lie in, as in Tiny-ImageNet."""
 ANNOTATIONS = "val_annotations.txt"
@@ -108,12 +109,12 @@ class ImageFolder(UserPictures):
     def _found(self) -> _Found:
         self.require()
         folder = unpacked(self.root) if self.root.is_file() else self.root
-        with reading(f"Cannot read {self.root}"):
+        with file_errors(f"Cannot read {self.root}"):
             return _listed(self.root, _top(folder))
 
     @property
     def _pictures(self) -> list[Picture]:
-        return [Picture(str(path), path) for path in self._found.paths]
+        return files_as_pictures(self._found.paths)
 
 
 @contextmanager
@@ -129,15 +130,15 @@ def _naming(root: Path) -> Iterator[None]:
 
 def _top(folder: Path) -> Path:
     """The folder itself, or, as archives often have it, the only one in it, if that has folders in turn."""
-    inside = _folders(folder)
-    return _top(inside[0]) if len(inside) == 1 and _folders(inside[0]) and inside[0].name != "train" else folder
+    inside = folders_in(folder)
+    return _top(inside[0]) if len(inside) == 1 and folders_in(inside[0]) and inside[0].name != "train" else folder
 
 
 def _listed(root: Path, top: Path) -> _Found:
     """The images below `top`; messages name `root`. Raises `PflbenchError`."""
-    train = top / "train" if _folders(top / "train") else top
-    classes = [folder.name for folder in _folders(train)]
-    if loose := _images(train):
+    train = top / "train" if folders_in(top / "train") else top
+    classes = [folder.name for folder in folders_in(train)]
+    if loose := images_in(train):
         raise PflbenchError(f"{root} has an image that lies in no folder of a class: {loose[0].relative_to(top)}.")
     if len(classes) < 2:
         what = f"one folder of a class only, {classes[0]!r}" if classes else "no folder of a class"
@@ -151,7 +152,7 @@ def _listed(root: Path, top: Path) -> _Found:
 
 def _labelled(root: Path, train: Path) -> list[tuple[Path, int]]:
     found = []
-    for label, folder in enumerate(_folders(train)):
+    for label, folder in enumerate(folders_in(train)):
         images = _of_class(root, folder)
         if not images:
             kinds = ", ".join(sorted(SUFFIXES))
@@ -165,7 +166,7 @@ def _test_split(root: Path, top: Path, classes: Sequence[str]) -> list[tuple[Pat
     for folder in (top / name for name in TEST):
         if (folder / ANNOTATIONS).is_file():
             return _annotated(folder, number)
-        inside = [one for one in _folders(folder) if one.name != INNER or INNER in number]
+        inside = [one for one in folders_in(folder) if one.name != INNER or INNER in number]
         if unlike := [one.name for one in inside if one.name not in number]:
             raise PflbenchError(f"{root} has the class {unlike[0]!r} in {folder.name}, and not in train.")
         if inside:
@@ -188,20 +189,10 @@ def _annotated(folder: Path, number: dict[str, int]) -> list[tuple[Path, int]]:
 
 def _of_class(root: Path, folder: Path) -> list[Path]:
     """The images of a class: those in its folder, then those in the folder "images" of that."""
-    for deeper in _folders(folder):
-        if deeper.name != INNER or _folders(deeper):
+    for deeper in folders_in(folder):
+        if deeper.name != INNER or folders_in(deeper):
             raise PflbenchError(
                 f"{root} has folders within the folder of the class {folder.name!r} ({deeper.name!r}): images must lie "
                 "in a folder for each class, or in that of train and test."
             )
-    return [*_images(folder), *_images(folder / INNER)]
-
-
-def _folders(folder: Path) -> list[Path]:
-    """Folders in a folder; none if it is not there."""
-    return folders_in(folder) if folder.is_dir() else []
-
-
-def _images(folder: Path) -> list[Path]:
-    """Images in a folder itself; none if it is not there."""
-    return images_in(folder) if folder.is_dir() else []
+    return [*images_in(folder), *images_in(folder / INNER)]

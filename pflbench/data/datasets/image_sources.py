@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from pflbench.data.datasets.cifar import CIFAR100
 from pflbench.data.numpy_files import read_arrays
-from pflbench.data.pixels import Box, collected, folders_in, image_pixels, images_in
+from pflbench.data.pixels import Box, Picture, decode_all, files_as_pictures, folders_in, images_in
 from pflbench.data.prepared import prepared
-from pflbench.data.published import Expected, Published, reading, warn_unofficial
+from pflbench.data.published import Download, Expected, Published, file_errors, warn_unofficial
 from pflbench.data.source import Source, check_labels, content_hash
 from pflbench.errors import DataMissing, PflbenchError, UsageError
 
@@ -108,37 +108,21 @@ class FileSource(ImageSource):
     def __init__(self, side: int = SIDE):
         self.side = side
 
-    def listed(self, root: Path) -> dict[str, list[Path]]:
-        """The files of each class, in the order of the pool. Raises `PflbenchError`."""
+    def listed(self, root: Path) -> dict[str, list[Picture]]:
+        """The images of each class, in the order of the pool. Raises `PflbenchError`."""
         raise NotImplementedError
 
-    def boxes(self, root: Path) -> dict[Path, Box]:
-        """Boxes that files are cropped to; files without one stay whole. Raises `PflbenchError`."""
-        return {}
-
-    def lists(self, root: Path) -> list[Path]:
-        """The files that `listed` and `boxes` read."""
-        return []
-
     def read(self, root: Path) -> Prepared:
-        return self.decoded(self.listed(root), self.lists(root), self.boxes(root))
-
-    def decoded(
-        self, listed: Mapping[str, Sequence[Path]], lists: Sequence[Path] = (), boxes: Mapping[Path, Box] | None = None
-    ) -> Prepared:
-        """Images of the files of each class, decoded once. Raises `PflbenchError` naming a damaged file."""
-        counts = np.array([len(files) for files in listed.values()], dtype=np.int64)
-        self.check(list(listed), counts.tolist())
-        files = [file for some in listed.values() for file in some]
-        channels, sides = 1 if self.mode == "L" else 3, (self.side, self.side)
-
-        def make() -> Prepared:
-            pictures = (image_pixels(file, channels, sides, box=(boxes or {}).get(file)) for file in files)
-            return by_class(collected((len(files), channels, *sides), pictures), counts)
-
+        listed = self.listed(root)
+        counts = [len(pictures) for pictures in listed.values()]
+        self.check(list(listed), counts)
+        pictures = [picture for several in listed.values() for picture in several]
+        lists = [path for path in self.parts(root) if path.is_file()]
+        shape = (1 if self.mode == "L" else 3, self.side, self.side)
         recipe = f"{self.title} as {self.mode}, {self.side} pixels: 2"
-        images, _, hash = prepared(recipe, [*lists, *files], make)
-        return images, counts, hash
+        files = [*lists, *(Path(picture.where) for picture in pictures)]
+        images, _, hash = prepared(recipe, files, lambda: by_class(decode_all(pictures, shape), np.array(counts)))
+        return images, np.array(counts, dtype=np.int64), hash
 
 
 class Folders(FileSource):
@@ -151,12 +135,12 @@ class Folders(FileSource):
     places: ClassVar[tuple[str, ...]]
 
     def parts(self, root: Path) -> dict[Path, Expected]:
-        there = [root / place for place in self.places if (root / place).is_dir()]
-        return {there[0] if there else root / self.places[0]: Expected()}
+        places = [root / place for place in self.places]
+        return {next((path for path in places if path.is_dir()), places[0]): Expected()}
 
-    def listed(self, root: Path) -> dict[str, list[Path]]:
+    def listed(self, root: Path) -> dict[str, list[Picture]]:
         (folder,) = self.parts(root)
-        return {name.name: images_in(name) for name in folders_in(folder)}
+        return {name.name: files_as_pictures(images_in(name)) for name in folders_in(folder)}
 
 
 class Aircraft(FileSource):
@@ -172,41 +156,39 @@ class Aircraft(FileSource):
     classes: ClassVar = 100
     least: ClassVar = 100
 
-    def parts(self, root: Path) -> dict[Path, Expected]:
-        return {
-            root / "fgvc-aircraft-2013b" / "data" / "images": Expected(),
-            **dict.fromkeys(self.lists(root), Expected()),
-        }
+    needs: ClassVar = dict.fromkeys(
+        (
+            "fgvc-aircraft-2013b/data/images",
+            "fgvc-aircraft-2013b/data/images_variant_train.txt",
+            "fgvc-aircraft-2013b/data/images_variant_val.txt",
+            "fgvc-aircraft-2013b/data/images_variant_test.txt",
+            "fgvc-aircraft-2013b/data/images_box.txt",
+        ),
+        Expected(),
+    )
+    downloads: ClassVar = (Download("FGVCAircraft"),)
 
-    def download(self, root: Path) -> None:
-        from torchvision.datasets import FGVCAircraft
-
-        FGVCAircraft(root, download=True)
-
-    def lists(self, root: Path) -> list[Path]:
-        names = [*(f"images_variant_{split}.txt" for split in ("train", "val", "test")), "images_box.txt"]
-        return [root / "fgvc-aircraft-2013b" / "data" / name for name in names]
-
-    def listed(self, root: Path) -> dict[str, list[Path]]:
-        found: dict[str, list[Path]] = {}
-        for path in self.lists(root)[:-1]:
+    def listed(self, root: Path) -> dict[str, list[Picture]]:
+        folder, *lists, last = self.parts(root)
+        boxes = self._boxes(last)
+        found: dict[str, list[Picture]] = {}
+        for path in lists:
             for image, variant in _lines(path, 2):
-                found.setdefault(variant, []).append(path.parent / "images" / f"{image}.jpg")
+                if image not in boxes:
+                    raise PflbenchError(f"{last} has no box for {image}.")
+                file = folder / f"{image}.jpg"
+                found.setdefault(variant, []).append(Picture(str(file), file, boxes[image]))
         return {variant: sorted(found[variant]) for variant in sorted(found)}
 
-    def boxes(self, root: Path) -> dict[Path, Box]:
-        path = self.lists(root)[-1]
-        found: dict[Path, Box] = {}
+    def _boxes(self, path: Path) -> dict[str, Box]:
+        """The box of each image in a list. Raises `PflbenchError`."""
+        found: dict[str, Box] = {}
         for image, *edges in _lines(path, 5):
-            with reading(f"{path} is no list of images and boxes"):
+            with file_errors(f"{path} is no list of images and boxes"):
                 left, upper, right, lower = map(int, edges)
             if not (0 <= left < right and 0 <= upper < lower):
                 raise PflbenchError(f"{path} has no box for {image}, but {' '.join(edges)}.")
-            found[path.parent / "images" / f"{image}.jpg"] = left, upper, right, lower
-        for files in self.listed(root).values():
-            for file in files:
-                if file not in found:
-                    raise PflbenchError(f"{path} has no box for {file.stem}.")
+            found[image] = left, upper, right, lower
         return found
 
 
@@ -232,11 +214,7 @@ class Textures(Folders):
     classes: ClassVar = 47
     least: ClassVar = 120
     places: ClassVar = ("dtd/images", "dtd/dtd/images")
-
-    def download(self, root: Path) -> None:
-        from torchvision.datasets import DTD
-
-        DTD(root, download=True)
+    downloads: ClassVar = (Download("DTD"),)
 
 
 class TrafficSigns(Folders):
@@ -255,11 +233,7 @@ class TrafficSigns(Folders):
     classes: ClassVar = 43
     least: ClassVar = 1
     places: ClassVar = ("gtsrb/GTSRB/Training", "gtsrb/train")
-
-    def download(self, root: Path) -> None:
-        from torchvision.datasets import GTSRB
-
-        GTSRB(root, split="train", download=True)
+    downloads: ClassVar = (Download("GTSRB", options={"split": "train"}),)
 
 
 class Flowers(FileSource):
@@ -274,29 +248,21 @@ class Flowers(FileSource):
     classes: ClassVar = 102
     least: ClassVar = 40
 
-    def parts(self, root: Path) -> dict[Path, Expected]:
-        return {root / "flowers-102" / "jpg": Expected(), **dict.fromkeys(self.lists(root), Expected())}
+    needs: ClassVar = dict.fromkeys(("flowers-102/jpg", "flowers-102/imagelabels.mat"), Expected())
+    downloads: ClassVar = (Download("Flowers102"),)
 
-    def download(self, root: Path) -> None:
-        from torchvision.datasets import Flowers102
-
-        Flowers102(root, download=True)
-
-    def lists(self, root: Path) -> list[Path]:
-        return [root / "flowers-102" / "imagelabels.mat"]
-
-    def listed(self, root: Path) -> dict[str, list[Path]]:
+    def listed(self, root: Path) -> dict[str, list[Picture]]:
         from scipy.io import loadmat
 
-        (path,) = self.lists(root)
-        with reading(f"Cannot read {path}"):
+        folder, path = self.parts(root)
+        with file_errors(f"Cannot read {path}"):
             labels = np.asarray(loadmat(path)["labels"]).reshape(-1).astype(np.int64) - 1
         check_labels(path, labels, self.classes)
-        files: dict[str, list[Path]] = {}
+        found: dict[str, list[Picture]] = {}
         for label in np.unique(labels).tolist():
-            numbers = np.flatnonzero(labels == label) + 1
-            files[f"class {label + 1}"] = [path.parent / "jpg" / f"image_{number:05}.jpg" for number in numbers]
-        return files
+            files = (folder / f"image_{number:05}.jpg" for number in np.flatnonzero(labels == label) + 1)
+            found[f"class {label + 1}"] = files_as_pictures(files)
+        return found
 
 
 class Characters(FileSource):
@@ -316,18 +282,12 @@ class Characters(FileSource):
     least: ClassVar = 20
     mode: ClassVar = "L"
 
-    def parts(self, root: Path) -> dict[Path, Expected]:
-        folder = root / "omniglot-py"
-        return {folder / "images_background": Expected(), folder / "images_evaluation": Expected()}
+    needs: ClassVar = dict.fromkeys(("omniglot-py/images_background", "omniglot-py/images_evaluation"), Expected())
+    downloads: ClassVar = tuple(Download("Omniglot", options={"background": part}) for part in (True, False))
 
-    def download(self, root: Path) -> None:
-        from torchvision.datasets import Omniglot
-
-        for background in (True, False):
-            Omniglot(root, background=background, download=True)
-
-    def listed(self, root: Path) -> dict[str, list[Path]]:
-        return {f"{folder.parent.name}/{folder.name}": images_in(folder) for folder in self.characters(root)}
+    def listed(self, root: Path) -> dict[str, list[Picture]]:
+        folders = self.characters(root)
+        return {f"{path.parent.name}/{path.name}": files_as_pictures(images_in(path)) for path in folders}
 
     def characters(self, root: Path) -> list[Path]:
         """The folder of each class, in the order of the pool. Raises `PflbenchError`."""
@@ -437,7 +397,7 @@ class FromCIFAR100(ImageSource):
     where: ClassVar = "unpack it in {root}"
     least: ClassVar = 600
     chosen: ClassVar[tuple[str, ...]]
-    """The names of the classes, or of superclasses all of whose classes are used."""
+    """The names of the classes, or of superclasses, which stand for all their classes."""
     level: ClassVar[Literal["fine", "coarse"]]
 
     def parts(self, root: Path) -> dict[Path, Expected]:
@@ -453,14 +413,14 @@ class FromCIFAR100(ImageSource):
         parts = self.parts(root)
 
         def make() -> Prepared:
-            batches = [CIFAR100().batch(path, known.images) for path, known in parts.items()]
-            coarse, fine = np.concatenate([labels for _, labels in batches]).T
+            images, labels = CIFAR100().batches(parts)
+            coarse, fine = labels.T
             wanted = [(FINE if self.level == "fine" else COARSE).index(name) for name in self.chosen]
             rows = np.flatnonzero(np.isin(fine if self.level == "fine" else coarse, wanted))
             rows = rows[np.argsort(fine[rows], kind="stable")]
             names, counts = np.unique(fine[rows], return_counts=True)
             self.check([FINE[name] for name in names], counts.tolist())
-            return by_class(np.concatenate([images for images, _ in batches])[rows], counts.astype(np.int64))
+            return by_class(images[rows], counts.astype(np.int64))
 
         warn_unofficial(parts)
         images, counts, hash = prepared(f"{self.title}: 1", list(parts), make)
@@ -485,7 +445,7 @@ class FewShotCIFAR100(FromCIFAR100):
     level: ClassVar = "coarse"
 
 
-class MiniImageNet(FileSource):
+class MiniImageNet(Folders):
     """The training split of mini-ImageNet: 64 classes, 600 images each.
 
     learn2learn's `mini-imagenet-cache-train.pkl`, in the data root or in `mini-imagenet`; or a folder for each class,
@@ -512,19 +472,18 @@ class MiniImageNet(FileSource):
     def read(self, root: Path) -> Prepared:
         (path,) = self.parts(root)
         if path.is_dir():
-            return self.decoded({folder.name: images_in(folder) for folder in folders_in(path)})
+            return super().read(root)
 
         def make() -> Prepared:
             pixels, rows, counts = self._unpickled(path)
-            shape = len(rows), 3, self.side, self.side
-            return by_class(collected(shape, (image_pixels(pixels[row], 3, shape[2:]) for row in rows)), counts)
+            return by_class(decode_all([Picture("", pixels[row]) for row in rows], (3, self.side, self.side)), counts)
 
         images, counts, hash = prepared(f"{self.title}, {self.side} pixels: 1", [path], make)
         return images, counts, hash
 
     def _unpickled(self, path: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Images, uint8 ["images", "height", "width", 3], which ones to use, by class, and how many of each class."""
-        with reading(f"{path} is no pickle of mini-ImageNet"):
+        with file_errors(f"{path} is no pickle of mini-ImageNet"):
             held = read_arrays(path)
             pixels, classes = np.asarray(held["image_data"]), dict(held["class_dict"])
             rows = {str(name): np.asarray(classes[name]) for name in sorted(classes)}
@@ -539,9 +498,22 @@ class MiniImageNet(FileSource):
         return pixels, whole, np.array([len(some) for some in rows.values()], dtype=np.int64)
 
 
+SOURCES: Mapping[str, ImageSource] = {
+    "aircraft": Aircraft(),
+    "birds": Birds(),
+    "dtd": Textures(),
+    "gtsrb": TrafficSigns(),
+    "flowers": Flowers(),
+    "omniglot": Characters(),
+    "mini-imagenet": MiniImageNet(),
+    "cifar-fs": CIFARFS(),
+    "fc100": FewShotCIFAR100(),
+}
+
+
 def _lines(path: Path, columns: int) -> list[list[str]]:
     """The lines of a text file, cut at their first blanks; in the first column stands an image's number."""
-    with reading(f"{path} is no list of images"):
+    with file_errors(f"{path} is no list of images"):
         text = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     lines = [line.split(None, columns - 1) for line in text if line]
     for line in lines:

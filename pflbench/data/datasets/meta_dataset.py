@@ -15,45 +15,21 @@ import numpy as np
 import numpy.typing as npt
 
 from pflbench.data.datasets.digits import FEWEST, Bundled, Digits
-from pflbench.data.datasets.image_sources import (
-    CIFARFS,
-    SIDE,
-    Aircraft,
-    Birds,
-    ByClass,
-    Characters,
-    FewShotCIFAR100,
-    Flowers,
-    ImageSource,
-    MiniImageNet,
-    Textures,
-    TrafficSigns,
-)
+from pflbench.data.datasets.image_sources import SIDE, SOURCES, ByClass, ImageSource
 from pflbench.data.partition import Rows
 from pflbench.data.prepared import prepared
-from pflbench.data.published import SeveralSources, named_sources
+from pflbench.data.published import SeveralSources
 from pflbench.data.source import Source
 from pflbench.errors import DataMissing, UsageError, unknown
 from pflbench.rng import stream
 
-SOURCES: dict[str, ImageSource] = {
-    "aircraft": Aircraft(),
-    "birds": Birds(),
-    "dtd": Textures(),
-    "gtsrb": TrafficSigns(),
-    "flowers": Flowers(),
-    "omniglot": Characters(),
-    "mini-imagenet": MiniImageNet(),
-    "cifar-fs": CIFARFS(),
-    "fc100": FewShotCIFAR100(),
-}
 PAPER = ("aircraft", "birds", "dtd", "gtsrb", "flowers", "omniglot", "mini-imagenet", "cifar-fs")
 """The eight of CAFeMe's code; its text has FC100 in place of CIFAR-FS."""
 
 
 @dataclass(frozen=True)
-class MetaDataset(SeveralSources):
-    """Tasks of ten classes of one of eight collections of color images, 32x32, each with labels of its own.
+class MetaDataset(SeveralSources[ImageSource]):
+    """Tasks of ten classes of one of eight collections of color images, 32x32, each with other meanings of labels.
 
     A task is a source, drawn uniformly, ten of its classes, drawn without replacement, and equally many images of each,
     as far as there are so many. Its classes are numbered at random, so tasks disagree on what a label means.
@@ -76,9 +52,12 @@ class MetaDataset(SeveralSources):
 
     seeded: ClassVar[bool] = True
     shape: ClassVar = (3, SIDE, SIDE)
+    known: ClassVar = SOURCES
+    usual: ClassVar = PAPER
+    command: ClassVar = "meta-dataset"
 
     def __post_init__(self) -> None:
-        names = self.used
+        names = self.chosen
         for name in self._swapped():
             if name not in names:
                 raise unknown("source in use", name, names)
@@ -106,7 +85,7 @@ class MetaDataset(SeveralSources):
 
         The source of a task is the one in use with the largest number from the streams
         `(seed, "meta-dataset", task, "source", name)`; further draws are those of `draw_task` with the names
-        "meta-dataset", task, source. So whichever sources are used, a task of a source is the same. The pool is
+        "meta-dataset", task, source. So a task of a source is the same whatever the other sources are. The pool is
         `prepared`, so the processes of a machine share it.
 
         Raises:
@@ -117,7 +96,7 @@ class MetaDataset(SeveralSources):
 
         if missing := self.missing(root):
             raise self.lacking(root, missing, {})
-        names = self.used
+        names = self.chosen
         held = {name: source.load(root) for name, source in names.items()}
         content = " ".join(f"{name} {held[name].hash}" for name in names)
         content += "".join(f" {name} swapped" for name in names if name in self._swapped())
@@ -144,18 +123,9 @@ class MetaDataset(SeveralSources):
     def status(self, root: Path) -> str:
         """One line, from the presence of the sources' folders or files."""
         missing = self.missing(root)
-        ready = [name for name in self.used if name not in missing]
+        ready = [name for name in self.chosen if name not in missing]
         parts = [f"missing: {', '.join(missing)}"] if missing else []
         return "; ".join([*parts, *([f"ready: {', '.join(ready)} in {root}"] if ready else [])])
-
-    @property
-    def used(self) -> dict[str, ImageSource]:
-        """See `SeveralSources`."""
-        problem = f"MetaDataset: sources = {self.sources!r} names a source twice."
-        names = named_sources(
-            ",".join(PAPER) if self.sources is None else self.sources, SOURCES, "source of meta-dataset", problem
-        )
-        return {name: SOURCES[name] for name in names}
 
     def _swapped(self) -> list[str]:
         """Names of the sources whose red and blue change places."""
@@ -164,13 +134,13 @@ class MetaDataset(SeveralSources):
     def lacking(self, root: Path, missing: Mapping[str, Sequence[str]], failed: Mapping[str, str]) -> DataMissing:
         """See `SeveralSources`."""
         lines = [
-            f"meta-dataset lacks {len(missing)} of its {len(self.used)} sources (what torchvision can download is "
+            f"meta-dataset lacks {len(missing)} of its {len(self.chosen)} sources (what torchvision can download is "
             "fetched by `pflbench data fetch meta-dataset`):"
         ]
         for name in missing:
             why = f" ({failed[name]})" if name in failed else ""
-            lines.append(f"- {name}{why}: {self.used[name].title}. {self.used[name].how(root)}")
-        if there := ", ".join(name for name in self.used if name not in missing):
+            lines.append(f"- {name}{why}: {self.chosen[name].title}. {self.chosen[name].how(root)}")
+        if there := ", ".join(name for name in self.chosen if name not in missing):
             lines.append(f'Without these it is another dataset: {{ name = "meta-dataset", sources = "{there}" }}.')
         return DataMissing("\n".join(lines))
 

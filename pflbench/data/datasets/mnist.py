@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pflbench.data.datasets.groups import rotated
 from pflbench.data.prepared import prepared
-from pflbench.data.published import Downloaded, Expected, reading, warn_unofficial
+from pflbench.data.published import Download, Downloaded, Expected, file_errors, warn_unofficial
 from pflbench.data.source import Normalization, Source, check_labels, read_bytes
 from pflbench.errors import PflbenchError, unknown
 
@@ -104,6 +104,7 @@ class MNIST(IdxImages):
     """60,000 handwritten digits, 28x28 gray: MNIST's training split."""
 
     name: ClassVar = "MNIST"
+    downloads: ClassVar = (Download("MNIST"),)
     command: ClassVar = "mnist"
     by_hand: ClassVar = "put them there, as they are (.gz) or uncompressed"
     splits: ClassVar[Sequence[IdxSplit]] = (TRAIN,)
@@ -130,6 +131,7 @@ class FashionMNIST(MNIST):
     """60,000 + 10,000 gray images of ten kinds of clothing, 28x28: Fashion-MNIST with its test split."""
 
     name: ClassVar = "FashionMNIST"
+    downloads: ClassVar = (Download("FashionMNIST"),)
     command: ClassVar = "fashion-mnist"
     splits: ClassVar = (
         IdxSplit("train", 60_000, "f4a8712d7a061bf5bd6d2ca38dc4d50a", "9018921c3c673c538a1fc5bad174d6f9"),
@@ -204,11 +206,10 @@ class EMNIST(IdxImages):
         """See `IdxImages`."""
         return repr(self)
 
-    def download(self, root: Path) -> None:
-        """Have torchvision download the archive, which has all splits."""
-        from torchvision import datasets
-
-        datasets.EMNIST(root, split=self.split, download=True)
+    @property
+    def downloads(self) -> Sequence[Download]:
+        """The archive, which has all splits."""
+        return (Download("EMNIST", options={"split": self.split}),)
 
     def read(self, root: Path, splits: Sequence[IdxSplit]) -> Split:
         """See `IdxImages`; upright, and letters from 0 on."""
@@ -227,7 +228,7 @@ def read_idx(path: Path, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
     header = b"\x00\x00\x08" + bytes([len(shape)]) + b"".join(n.to_bytes(4, "big") for n in shape)
     size = len(header) + int(np.prod(shape))
     if path.suffix == ".gz":
-        with reading(f"Cannot read {path}"), gzip.open(path) as file:
+        with file_errors(f"Cannot read {path}"), gzip.open(path) as file:
             data = np.frombuffer(bytearray(file.read(size + 1)), dtype=np.uint8)
         if len(data) != size:
             held = f"more than {size:,} bytes" if len(data) > size else f"{len(data):,} bytes instead of {size:,}"

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from pflbench.data.pixels import collected, open_image
 from pflbench.data.prepared import prepared
-from pflbench.data.published import Expected, Published, reading
+from pflbench.data.published import Expected, Published, file_errors
 from pflbench.data.source import Source, content_hash
 from pflbench.errors import DataMissing, PflbenchError
 from pflbench.rng import stream
@@ -105,7 +105,7 @@ class SUN397(Published):
 
 
 def categories(sheet: Path) -> list[str]:
-    """The categories used, such as "a/abbey": the first 50 of each superclass in the spreadsheet's order.
+    """The subset's categories, such as "a/abbey": the first 50 of each superclass in the spreadsheet's order.
 
     Categories with several superclasses, or with none, are left out before counting.
 
@@ -141,7 +141,7 @@ def _cells(path: Path) -> list[list[str]]:
         openpyxl = importlib.import_module("openpyxl")
     except ImportError as error:
         raise PflbenchError(f"Reading {path} needs openpyxl: pip install openpyxl.") from error
-    with reading(f"Cannot read the sheet 'SUN397' of {path}"), warnings.catch_warnings(), path.open("rb") as file:
+    with file_errors(f"Cannot read the sheet 'SUN397' of {path}"), warnings.catch_warnings(), path.open("rb") as file:
         warnings.simplefilter("ignore")  # of formats that no cell's value depends on
         rows = openpyxl.load_workbook(file, read_only=True, data_only=True)["SUN397"].iter_rows(values_only=True)
         return [["" if value is None else str(value).strip() for value in row] for row in rows]

@@ -141,7 +141,7 @@ class Natural:
 
     def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
         """See `Partition`. A client's rows stand in the order of the dataset."""
-        return [own for own, _ in self._drawn(kind, 0, clients, seed)]
+        return [rows for rows, _ in self._drawn(kind, 0, clients, seed)]
 
     def deal(self, labels: Rows, kind: Rows | None, test: int, clients: int, seed: int) -> list[Hand]:
         """See `Dealer`. Raises `UsageError`, too, if there is no test split."""
@@ -153,9 +153,9 @@ class Natural:
         """Each client's training and test rows; `test` of them in all, none if 0."""
         if kind is None:
             raise UsageError("The partition 'natural' needs a dataset whose examples have kinds, such as femnist.")
-        own = len(kind) - test
+        training = len(kind) - test
         names, every = np.unique(kind, return_inverse=True)
-        sizes, tested = (np.bincount(part, minlength=len(names)) for part in (every[:own], every[own:]))
+        sizes, tested = (np.bincount(part, minlength=len(names)) for part in (every[:training], every[training:]))
         fit = np.flatnonzero((sizes >= self.minimum) & (tested > 0 if test else True))
         if not 1 <= clients <= len(fit):
             and_tested = " and a test row" if test else ""

@@ -1,4 +1,4 @@
-"""FedEC's partitions, which deal each client its own test rows: shards of classes, and users of three letters each."""
+"""FedEC's partitions, which deal test rows to each client, too: shards of classes, and users of three letters each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ClassShards:
     With C classes, each is cut in dataset order into clients * classes_per_client / C shards as
     equal as possible, the larger ones first. All classes, each so many times, are shuffled and dealt: these are the
     classes of the clients, and a class that a client got twice means two of its shards. Which ones is drawn for either
-    split on its own, from the streams `(seed, "class-shards", …)` "classes", "train" and "test". Every row belongs to
+    split by itself, from the streams `(seed, "class-shards", …)` "classes", "train" and "test". Every row belongs to
     exactly one client. What the released code does where a client has fewer than 100 training rows (test rows drawn
     with replacement, from variables that are not defined) is not followed.
 
@@ -61,9 +61,13 @@ class ClassShards:
         slots = rng.stream(seed, "class-shards", "classes").permutation(np.repeat(names, each))
         hands = slots.reshape(clients, self.classes_per_client)
         rows = np.arange(len(labels), dtype=np.int64)
-        own = len(labels) - test
-        train = _dealt(hands, rows[:own], labels[:own], each, rng.stream(seed, "class-shards", "train"), "training")
-        scored = _dealt(hands, rows[own:], labels[own:], each, rng.stream(seed, "class-shards", "test"), "test")
+        training = len(labels) - test
+        train = _dealt(
+            hands, rows[:training], labels[:training], each, rng.stream(seed, "class-shards", "train"), "training"
+        )
+        scored = _dealt(
+            hands, rows[training:], labels[training:], each, rng.stream(seed, "class-shards", "test"), "test"
+        )
         return list(zip(train, scored, strict=True))
 
 
@@ -101,7 +105,7 @@ class LetterUsers:
     row is ever in another client's hands, but late users may be scored on less than their three classes.
 
     Draws come from the streams `(seed, "letter-users", …)`: "sizes", those of all users in one draw; "class", label;
-    "user", user. So the first users are the same however many clients there are. The script's own draws cannot be
+    "user", user. So the first users are the same however many clients there are. The script's training draws cannot be
     repeated, as it does not seed them.
 
     Attributes:
@@ -138,20 +142,20 @@ class LetterUsers:
             UsageError: There are more clients than users, fewer than three classes, or too few rows of one for a
                 client; the message says how many clients would do.
         """
-        own = len(labels) - test
-        check_clients(own, clients)
+        training = len(labels) - test
+        check_clients(training, clients)
         if clients > self.users:
             raise UsageError(f"letter-users: {clients} clients are not possible with users = {self.users}.")
-        names = np.unique(labels[:own]).tolist()
+        names = np.unique(labels[:training]).tolist()
         if len(names) < CLASSES:
             raise UsageError(f"letter-users gives a user {CLASSES} classes, and there are {len(names)}.")
         piles = []  # the rows of each class that are used, in the order in which they are
         for name in names:
             random = rng.stream(seed, "letter-users", "class", name)
-            piles.append(random.permutation(np.flatnonzero(labels[:own] == name))[:MOST])
+            piles.append(random.permutation(np.flatnonzero(labels[:training] == name))[:MOST])
         starts = [0] * len(piles)
-        dealt = np.zeros(own, dtype=np.bool_)
-        tested = np.zeros(own, dtype=np.bool_)
+        dealt = np.zeros(training, dtype=np.bool_)
+        tested = np.zeros(training, dtype=np.bool_)
         hands: list[Hand] = []
         for user, count in enumerate(self.per_class(seed)[:clients].tolist()):
             drawn = []

@@ -42,33 +42,35 @@ class Given:
     def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
         """See `Partition`. Raises `DataMissing` or `PflbenchError` where the file is not there or damaged."""
         split = self._read(clients)
-        own = len(labels)
-        if split.test is not None or (split.rows is not None and any(np.any(rows >= own) for rows in split.train)):
+        training = len(labels)
+        if split.test is not None or (split.rows is not None and any(np.any(rows >= training) for rows in split.train)):
             raise UsageError(f'{self.file.name} says which rows each client is tested on: write query = "partition".')
-        if split.rows is not None and split.rows < own:
-            raise self._other_rows(split.rows, f"{own} training rows")
+        if split.rows is not None and split.rows < training:
+            raise self._other_rows(split.rows, f"{training} training rows")
         if self.overlap:
             raise UsageError(f'{self.file.name} has no test rows: overlap = true goes with query = "partition" only.')
-        self._check("rows", split.train, own, "training rows")
+        self._check("rows", split.train, training, "training rows")
         self._check_shared(split.train, ())
         return list(split.train)
 
     def deal(self, labels: Rows, kind: Rows | None, test: int, clients: int, seed: int) -> list[Hand]:
         """See `Dealer`. Raises as a call."""
         split = self._read(clients)
-        own = len(labels) - test
+        training = len(labels) - test
         train, scored = split.train, split.test
         if split.rows is not None:
-            if split.rows not in (own, len(labels)):
-                raise self._other_rows(split.rows, f"{own} training rows" + (f" and {test} test rows" if test else ""))
-            train = tuple(rows[rows < own] for rows in split.train)
-            scored = tuple(rows[rows >= own] for rows in split.train)
+            if split.rows not in (training, len(labels)):
+                raise self._other_rows(
+                    split.rows, f"{training} training rows" + (f" and {test} test rows" if test else "")
+                )
+            train = tuple(rows[rows < training] for rows in split.train)
+            scored = tuple(rows[rows >= training] for rows in split.train)
         if scored is None or not any(map(len, scored)):
             raise UsageError(
                 f"{self.file.name} does not say which rows each client is tested on: give a share of each client's "
                 'rows in the suite, such as query = 0.2, or "test-split", or test rows in the file.'
             )
-        self._check("train rows", train, own, "training rows")
+        self._check("train rows", train, training, "training rows")
         self._check("test rows", scored, len(labels), "rows")
         for client, hand in enumerate(zip(train, scored, strict=True)):
             if len(both := np.intersect1d(*hand)):
@@ -86,8 +88,8 @@ class Given:
             )
         return split
 
-    def _other_rows(self, given: int, there: str) -> UsageError:
-        return UsageError(f"{self.file.name} gives a client for {given} rows, and the dataset has {there}.")
+    def _other_rows(self, listed: int, there: str) -> UsageError:
+        return UsageError(f"{self.file.name} gives a client for {listed} rows, and the dataset has {there}.")
 
     def _check(self, what: str, held: Sequence[Rows], most: int, of: str) -> None:
         for client, rows in enumerate(held):

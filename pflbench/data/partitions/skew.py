@@ -20,10 +20,10 @@ from pflbench.errors import UsageError
 
 @dataclass(frozen=True)
 class DirichletEqual:
-    """Clients of equal sizes, each with a mix of labels of its own from a Dirichlet draw (Acar et al., FedDyn).
+    """Clients of equal sizes, each with another mix of labels from a Dirichlet draw (Acar et al., FedDyn).
 
     A client's mix of the C classes is one draw from the symmetric Dirichlet distribution of C parameters `alpha`, and
-    each of its rows has a class drawn from that mix. Where more rows of a class are asked for than there are, who gets
+    each of its rows has a class drawn from that mix. Where more rows of a class are drawn than there are, who gets
     one is drawn from all requests, and the others draw again from their mix without that class. Source:
     arXiv:2111.04263 and its code, which deals one row after the other, each to a random client that still lacks some.
     Every row belongs to somebody; sizes differ by at most one, the first clients having the larger ones. (The
@@ -52,12 +52,12 @@ class DirichletEqual:
             weights = mixes * (left > 0)
             lost = ~(weights.sum(1) > 0)  # mixes that underflowed for all classes that are left
             weights[lost] = left
-            asked = random.multinomial(lacking, weights / weights.sum(1, keepdims=True))
-            for c in np.flatnonzero(asked.sum(0) > left):
-                asked[:, c] = random.multivariate_hypergeometric(asked[:, c], left[c])
-            counts += asked
-            left = left - asked.sum(0)
-            lacking = lacking - asked.sum(1)
+            wanted = random.multinomial(lacking, weights / weights.sum(1, keepdims=True))
+            for c in np.flatnonzero(wanted.sum(0) > left):
+                wanted[:, c] = random.multivariate_hypergeometric(wanted[:, c], left[c])
+            counts += wanted
+            left = left - wanted.sum(0)
+            lacking = lacking - wanted.sum(1)
         return _dealt(labels, names, counts, seed, "dirichlet-equal")
 
 
@@ -153,7 +153,7 @@ class ClassesPerClient:
 
 
 def _dealt(labels: Rows, names: Sequence[int] | Rows, counts: Rows, seed: int, partition: str) -> list[Rows]:
-    """The rows of each client, given how many it has of each class, int64 ["clients", "classes"]; which is random."""
+    """The rows of each client, drawn at random. `counts`: its rows of each class, int64 ["clients", "classes"]."""
     held: list[list[Rows]] = [[] for _ in counts]
     for name, of_clients in zip(np.asarray(names).tolist(), counts.T, strict=True):
         rows = rng.stream(seed, partition, "class", name).permutation(np.flatnonzero(labels == name))

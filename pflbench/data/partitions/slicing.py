@@ -147,7 +147,7 @@ def _subclasses(labels: Rows, kind: Rows, clients: int, random: np.random.Genera
     table = names[np.argsort(above, kind="stable")].reshape(-1, each)
     hands: list[Rows] = []
     for _ in range(clients // each):
-        random.permuted(table, axis=1, out=table)  # every superclass on its own
+        random.permuted(table, axis=1, out=table)  # every superclass by itself
         hands.extend(table.T.copy())
     return hands
 
@@ -176,12 +176,12 @@ class FilteredSlicing:
         """
         if not test:
             raise UsageError("filtered-slicing leaves out test rows: use a dataset that has a test split.")
-        own = len(labels) - test
+        training = len(labels) - test
         held = RandomSlicing("concepts", rows=self.rows)(
-            labels[:own], kind if kind is None else kind[:own], clients, seed
+            labels[:training], kind if kind is None else kind[:training], clients, seed
         )
         assert kind is not None  # or there was no such slicing
-        tested = np.arange(own, len(labels), dtype=np.int64)
+        tested = np.arange(training, len(labels), dtype=np.int64)
         hands = []
         for rows in held:
             mine = tested[np.isin(kind[tested], kind[rows])]
@@ -196,8 +196,8 @@ class PairSlicing:
 
     `kind` is source * (number of labels) + label, so it names a pair of both. A client's source is uniform, its
     labels are drawn without replacement. The rows of a pair that M clients hold are shuffled and cut at M - 1 random
-    places, its own ones as M differs from pair to pair; holders get the blocks in client order. Pairs that nobody
-    holds are not used. The paper leaves the amounts open; cutting like this is our choice.
+    places, which differ as M does from pair to pair; holders get the blocks in client order. Pairs that nobody
+    holds are not used. The paper leaves the amounts open; cutting like this is pflbench's choice.
     """
 
     def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:

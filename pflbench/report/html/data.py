@@ -134,7 +134,7 @@ class Sheet:
 
 
 def paper_name(sheets: Iterable[Sheet]) -> str:
-    """What the titles of a paper's tables call it: what stands before the first comma of most of them."""
+    """A paper's name in the titles of its tables: the words before the first comma of most of them."""
     found = list(sheets)
     names = Counter(one.name.partition(",")[0] for one in [one for one in found if one.is_main] or found)
     return discreet(names.most_common(1)[0][0])

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pflbench.report.claim_list import apart
 from pflbench.report.claims import NOT_IN_THE_PAPER, Judged, Side
 from pflbench.report.html.data import Sheet, paper_name
 from pflbench.report.html.escape import discreet, web_link
@@ -31,7 +32,11 @@ LEFT, RIGHT, WIDE, GAP = 150.0, 310.0, 460.0, 14.0
 
 
 class ClaimLine(NamedTuple):
-    """A claim: its word with a sign, its text and source, the word on equal terms, and the runs that it needs."""
+    """A claim as one line.
+
+    It has a word with a sign, a text and its source, the word on equal terms, the runs that it needs, and those of its
+    cells that differ from the paper's numbers.
+    """
 
     sign: str
     word: str
@@ -39,6 +44,7 @@ class ClaimLine(NamedTuple):
     source: str
     equal: str
     needs: str
+    apart: str
 
 
 class Square(NamedTuple):
@@ -93,7 +99,7 @@ class Card:
         found: A sentence on its claims and its cells.
         begun: Claims that stored runs decide or begin to decide, the decided ones first.
         rest: All others.
-        coverage: Of its own tables under its whole protocol.
+        coverage: Of its own tables, and of others that decide claims, under its whole protocol.
         squares: Their compared cells.
         verdicts: How many cells have which verdict, in words.
         slopes: Its tables beside those on equal terms.
@@ -123,7 +129,8 @@ def cards(sheets: Sequence[Sheet], judged: Mapping[str, Sequence[Judged]]) -> li
     for paper, some in papers.items():
         suites = dict.fromkeys(sheet.table.suite for sheet in some)
         claims = [one for suite in suites for one in judged.get(suite, ())]
-        main = [sheet for sheet in some if sheet.is_main and sheet.table.profile == "paper"]
+        own = [sheet for sheet in some if sheet.is_main or sheet.table.suite in judged]
+        main = [sheet for sheet in own if sheet.table.profile == "paper"]
         if claims or main:
             made.append(_card(paper, some, main, claims))
     return made
@@ -174,6 +181,7 @@ def _line(one: Judged) -> ClaimLine:
         if one.equal and one.equal.word != "not run"
         else "",
         f"{count(missing, 'run')}{hours}" if open_ and missing else "",
+        apart(one.paper),
     )
 
 
@@ -184,7 +192,12 @@ def _said(word: str, side: Side) -> str:
 
 
 def _coverage(main: Iterable[Sheet]) -> Coverage:
-    cells = [value for sheet in main for value in sheet.fills["last"].grid.values() if value.expected]
+    cells = [
+        value
+        for sheet in main
+        for place, value in sheet.fills["last"].grid.items()
+        if value.expected and place in sheet.fills["last"].table.places
+    ]
     whole = sum(value.complete for value in cells)
     return Coverage(whole, sum(value.done > 0 and not value.complete for value in cells), len(cells))
 

@@ -1,8 +1,8 @@
-"""Which suites asked for which stored runs.
+"""Requests: the suites for which runs were stored.
 
-A run's provenance names the suite that it was made for. Other suites that asked for it later stand in `asked.jsonl`,
-beside the files of runs and beside the packs, which never change. A line of it is an object with `suite`, `profile` and
-`runs`, a list of ids; lines are only ever added.
+A run's provenance names the first suite that requested it. Later requests stand in `asked.jsonl`, beside the files of
+runs and beside the packs, which never change. A line of it is an object with `suite`, `profile` and `runs`, a list of
+ids; lines are only ever added.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ from pflbench.store.store import Store
 NAME = "asked.jsonl"
 
 
-class Asker(NamedTuple):
+class Request(NamedTuple):
     """A suite, by its name, under a profile."""
 
     suite: str
     profile: str
 
 
-Askers = Mapping[str, frozenset[Asker]]
-"""By run id, who asked for it. Runs from before this was recorded are missing."""
+Requests = Mapping[str, frozenset[Request]]
+"""Requests of a run, by its id. Runs from before requests were recorded are missing."""
 
 
-def askers(store: Store) -> Askers:
-    """Who asked for each of the stored runs. A line that cannot be read is left out, with a warning."""
+def requests_of(store: Store) -> Requests:
+    """Return the requests of stored runs. A line that cannot be read is left out, with a warning."""
     later = _later(store)
-    found: dict[str, frozenset[Asker]] = {}
+    found: dict[str, frozenset[Request]] = {}
     for run in store.list():
         asked = run.provenance.get("asked")
-        first = [Asker(str(asked.get("suite")), str(asked.get("profile")))] if isinstance(asked, dict) else []
+        first = [Request(str(asked.get("suite")), str(asked.get("profile")))] if isinstance(asked, dict) else []
         found[run.spec.id] = frozenset(first).union(*(later.get(id, ()) for id in run.ids))
     return {id: several for id, several in found.items() if several}
 
 
-def remember(store: Store, asked: Mapping[str, Sequence[Asker]], made: Collection[str]) -> None:
-    """Add to `runs/asked.jsonl` who asks for runs, as far as their provenance does not say it.
+def keep_requests(store: Store, new: Mapping[str, Sequence[Request]], made: Collection[str]) -> None:
+    """Add requests to `runs/asked.jsonl` that neither a run's provenance nor the file has.
 
-    If the folder cannot be written, a warning says so: the runs themselves are there. `asked`: who asks for them now,
-    by run id; `made`: those that are made now, whose provenance will name the first who asks, and no other.
+    If the folder cannot be written, a warning says so: the runs themselves are there. `new`: requests by run id.
+    `made`: ids of runs that are trained now; their provenance will name the first of the new requests.
     """
-    known, later, stored = askers(store), _later(store), {run.spec.id for run in store.list()}
-    new: dict[Asker, list[str]] = {}
-    for id, several in asked.items():
+    known, later, stored = requests_of(store), _later(store), {run.spec.id for run in store.list()}
+    added: dict[Request, list[str]] = {}
+    for id, several in new.items():
         if id not in stored and id not in made:
             continue
         before = known.get(id, frozenset())
         missing = {*several, *before} - {several[0]} - later.get(id, set()) if id in made else {*several} - before
-        for asker in missing:
-            new.setdefault(asker, []).append(id)
-    lines = [json.dumps(asker._asdict() | {"runs": ids}) for asker, ids in new.items()]
+        for request in missing:
+            added.setdefault(request, []).append(id)
+    lines = [json.dumps(request._asdict() | {"runs": ids}) for request, ids in added.items()]
     path = store.runs / NAME
     try:
         if lines:
@@ -69,8 +69,8 @@ def remember(store: Store, asked: Mapping[str, Sequence[Asker]], made: Collectio
         warnings.warn(f"Cannot note the suites of stored runs in {str(path)!r}: {error_text(error)}.", stacklevel=2)
 
 
-def _later(store: Store) -> dict[str, set[Asker]]:
-    found: dict[str, set[Asker]] = {}
+def _later(store: Store) -> dict[str, set[Request]]:
+    found: dict[str, set[Request]] = {}
     for folder in store.folders:
         path = folder.folder / NAME
         try:
@@ -81,9 +81,9 @@ def _later(store: Store) -> dict[str, set[Asker]]:
         for number, line in ((n, line) for n, line in enumerate(lines, start=1) if line):
             try:
                 content = parsed(line)
-                asker = Asker(str(content["suite"]), str(content["profile"]))
+                request = Request(str(content["suite"]), str(content["profile"]))
                 for id in list(map(check_id, content["runs"])):
-                    found.setdefault(id, set()).add(asker)
+                    found.setdefault(id, set()).add(request)
             except (ValueError, KeyError, TypeError):
                 warnings.warn(f"Line {number} of {str(path)!r} cannot be read; remove it.", CorruptFile, stacklevel=3)
     return found
