@@ -58,7 +58,7 @@ def claims_line(papers: Mapping[str, Sequence[Judged]], results: Path = DEFAULT_
     holds, not_ = words["holds"], words["does not hold"]
     said = [f"{holds} {'holds' if holds == 1 else 'hold'}"] if holds else []
     said += [f"{not_} {'does' if not_ == 1 else 'do'} not{'' if holds else ' hold'}"] if not_ else []
-    said += [f"{words[word]} {word}" for word in ("undecided", "not run", NOT_IN_THE_PAPER) if words[word]]
+    said += [f"{words[word]} {word}" for word in ("undecided", "not run") if words[word]]
     return f"Claims: {', '.join(said)}: {command('claims', results=results)}"
 
 

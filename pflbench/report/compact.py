@@ -16,8 +16,6 @@ from pflbench.report.verdict import COMPARED, GLYPHS, Label
 
 _FARTHEST = 3
 """Cells that differ most, which the short form names."""
-_LONGEST = 200
-"""Characters of the sentences on missing runs; longer ones give way to the command."""
 
 
 def compact(table: Table, compare: bool = True) -> Table:
@@ -31,14 +29,13 @@ def compact(table: Table, compare: bool = True) -> Table:
         return replace(left, facts=(*warnings, *facts("missing", table.missing)), brief=True)
     scored = _scored((*left.rows, *left.extra), table.unit) if table.unit else ""
     summary = [scored, *((*table.texts("progress"), *table.texts("seeds")) if table.unit else ())]
-    missing = table.missing if len(table.missing) <= _LONGEST else f"`{table.fills}` computes the missing runs."
     return replace(
         left,
         facts=(
             *warnings,
             *facts("verdict", *(_against(table) if compare else ())),
             *facts("sources", " ".join(_marks(table))),
-            *facts("missing", missing),
+            *facts("missing", table.missing),
             *facts("progress", " ".join(filter(None, summary))),
         ),
         brief=True,

@@ -54,7 +54,7 @@ def _brief(table: Table, screen: Screen) -> None:
     """Numbers and facts of a short form. Until it fits: less of facts, of columns, and rows of the suite last."""
     said = len(screen.text.splitlines())
     for shown, hidden, most in _smaller(table):
-        facts = [(fact, _cut(fact, screen.width, most)) for fact in table.facts]
+        facts = [(fact, _cut(fact, table, screen.width, most)) for fact in table.facts]
         last = wrapped(" ".join([*(["Not shown: " + ", ".join(hidden) + "."] if hidden else []), _FULL]), screen.width)
         lines = _height(shown, screen) + sum(len(lines) for _, lines in facts) + len(last.splitlines())
         if said + lines <= LINES:
@@ -71,12 +71,17 @@ def _fact_style(fact: Fact) -> str:
     return "yellow" if fact.kind in ("mixed", "failed") else ""
 
 
-def _cut(fact: Fact, width: int, most: int) -> list[str]:
-    """Lines of a fact: at most so many, or one more of several on verdicts or progress; all with a command."""
+def _cut(fact: Fact, table: Table, width: int, most: int) -> list[str]:
+    """At most so many lines of a fact, or one more of several on verdicts or progress.
+
+    Of a long one on missing runs the command is left.
+    """
     lines = wrapped(fact.text, width).splitlines()
     most += most > 1 and fact.kind in ("verdict", "progress")
-    if fact.kind == "missing" or len(lines) <= most:
+    if len(lines) <= most or (fact.kind == "missing" and not (table.fills and table.has_results)):
         return lines
+    if fact.kind == "missing":
+        return wrapped(f"`{table.fills}` computes the missing runs.", width).splitlines()
     *lines, last = lines[:most]
     return [*lines, f"{last[: width - 2].rsplit(' ', 1)[0] if len(last) > width - 2 else last} …"]
 

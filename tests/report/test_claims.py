@@ -151,7 +151,7 @@ def test_a_line_counts_the_claims() -> None:
     def line(*words: str) -> str:
         return claims_line({"a": [SimpleNamespace(word=word) for word in words]})  # type: ignore[list-item]
 
-    many = ("holds", "holds, smaller than printed", "does not hold", *["undecided"] * 3, "not run")
+    many = ("holds", "holds, smaller than printed", "does not hold", *["undecided"] * 3, "not run", "not in the paper")
     assert line(*many) == "Claims: 2 hold, 1 does not, 3 undecided, 1 not run: pflbench claims"
     assert line("does not hold", "does not hold") == "Claims: 2 do not hold: pflbench claims"
     assert line("holds") == "Claims: 1 holds: pflbench claims"

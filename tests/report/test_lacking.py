@@ -45,7 +45,7 @@ def test_missing_failed_and_damaged_runs_are_named_exactly(build: Build, store: 
     (typed,) = re.findall("`(.*)`", said)
     assert shlex.split(typed)[:2] == ["pflbench", "run"] and typed.endswith(f"--results {store.root}")
     assert "--redo failed" in typed
-    assert f"`{found.fills}` computes the missing runs." in compact(found).footer and found.fills in said
+    assert said in compact(found).footer and f"`{found.fills}` computes them." in said
     for form in ("terminal", "markdown", "latex"):
         shown = " ".join(render(found, form, True).split())
         assert "Missing: " in shown and "Missing, as they failed: " in shown and str(store.root) not in shown
