@@ -53,7 +53,9 @@ def plot(
         Path, option("--output", "-o", help="The file to write: .png, .pdf, .svg; .csv has the numbers.")
     ],
     selection: Selection,
-    name: Annotated[str | None, typer.Argument(help="A figure's or any suite's name, or its .toml file.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="A figure's or any suite's name (`pflbench ls suites`), or its .toml file.")
+    ] = None,
     curve: Annotated[
         bool,
         option(

@@ -27,7 +27,8 @@ def test_the_figures_there_are(cli) -> None:
     cafeme = [f"cafeme-{name}" for name in ("fig3", "fig4", "fig4-table2", "fig5", "fig6")]
     shipped = [*SHIPPED, *cafeme, "fedec-fig2", "meta-learning-steps"]
     assert sorted(figures()) == sorted(shipped)
-    assert all(name in cli("plot", "--help").out for name in shipped)
+    listed = cli("ls", "suites").out
+    assert "pflbench ls suites" in cli("plot", "--help").out and all(f"{name} " in listed for name in shipped)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
