@@ -135,6 +135,9 @@ def _call(arguments: list[str], debug: bool) -> int:
     except PflbenchError as error:
         code, message, cause = error.code, str(error), error
     except typer.TyperException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # which Typer does not export; its message is the help
+            errors().print(error.format_message())
+            return error.exit_code
         code, message, cause = error.exit_code, error.format_message(), error
     except (typer.Abort, KeyboardInterrupt):
         errors().print("Interrupted. Finished runs are kept; the same command goes on from there.")
