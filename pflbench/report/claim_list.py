@@ -21,6 +21,15 @@ COLUMNS = (
     *("core_hours", "equal_suite", "equal_word", "text"),
 )
 DIFFER = "Rests on cells that differ from the paper's"
+SIGNS = {
+    "holds": "✓",
+    "holds, smaller than printed": "✓",
+    "does not hold": "✗",
+    "undecided": "?",
+    "not run": "·",
+    NOT_IN_THE_PAPER: "–",
+}
+"""Sign of each word on a claim, in the order in which words are listed."""
 _HEAD = ("Claim", "Paper's protocol", "Equal terms", "Missing")
 
 
@@ -47,8 +56,7 @@ def text(papers: Mapping[str, Sequence[Judged]], format: Format = "terminal", *,
 def summary(judged: Iterable[Judged]) -> str:
     """`8 claims: 1 holds, 5 undecided, 2 not run`."""
     words = Counter(one.word for one in judged)
-    order = ("holds", "holds, smaller than printed", "does not hold", "undecided", "not run", NOT_IN_THE_PAPER)
-    found = ", ".join(f"{words[word]} {word}" for word in order if words[word])
+    found = ", ".join(f"{words[word]} {word}" for word in SIGNS if words[word])
     return f"{count(words.total(), 'claim')}: {found}"
 
 
@@ -66,9 +74,9 @@ def _list(judged: Sequence[Judged], marked: bool) -> str:
     lines = [
         (
             f"{one.claim.text} ({one.claim.source})" if marked else one.claim.id,
-            _word(one.paper) if not one.contrary else one.word,
-            _word(one.equal) if one.equal else NONE,
-            _needs(one.paper) if not one.contrary else NONE,
+            word_of(one.paper, one.word),
+            word_of(one.equal) if one.equal else NONE,
+            needs(one.paper) if not one.contrary else NONE,
         )
         for one in judged
     ]
@@ -81,15 +89,20 @@ def _list(judged: Sequence[Judged], marked: bool) -> str:
     return tabulate([tuple(map(in_pipes, line)) for line in lines], headers=_HEAD, tablefmt="pipe")
 
 
-def _word(side: Side) -> str:
-    """`holds (3 seeds)`; a reduced profile by its name, since it decides nothing about the paper."""
+def word_of(side: Side, word: str = "") -> str:
+    """`holds (3 seeds)`; a reduced profile by its name, since it decides nothing about the paper.
+
+    `word`: the claim's word, if that may be another than the side's.
+    """
+    if word == NOT_IN_THE_PAPER:
+        return word
     word = side.word + side.doubt
     if side.decision.seeds:
         word += f" ({side.decision.seeds} seeds)"
     return word if side.profile == "paper" else f"{word} [{side.profile}]"
 
 
-def _needs(side: Side, *, columns: bool = False) -> str:
+def needs(side: Side, *, columns: bool = False) -> str:
     """`16 runs, seeds 45, 46, 9.2 core-hours`: runs that could decide an open claim; `columns`: also where."""
     if not side.open:
         return NONE
@@ -120,7 +133,7 @@ def _evidence(one: Judged, marked: bool) -> str:
 
 
 def _of_side(name: str, side: Side) -> list[str]:
-    lines = [f"{name} ({side.suite}): {_word(side)}."]
+    lines = [f"{name} ({side.suite}): {word_of(side)}."]
     for title_, decision in side.columns.items() if len(side.columns) > 1 else ():
         lines.append(f"{title_}: {decision.word}" + (f" ({decision.seeds} seeds)." if decision.seeds else "."))
     lines += [_comparison(side, i) for i, values in enumerate(side.differences) if set(values) - {None}]
@@ -130,15 +143,15 @@ def _of_side(name: str, side: Side) -> list[str]:
     if side.decision.word == "undecided" and side.decision.detectable is not None:
         lines.append(f"Detectable at the last look: {number(side.decision.detectable, None, 1)} points.")
     if side.apart:
-        lines.append(f"{DIFFER}: {apart(side)}.")
+        lines.append(f"{DIFFER}: {differing(side)}.")
     if side.absent:
         lines.append(f"Not in {side.suite}: {', '.join(side.absent)}.")
     if side.open:
-        lines += [f"Missing: {_needs(side, columns=True)}.", *(f"`{one}`" for one in commands(side))]
+        lines += [f"Missing: {needs(side, columns=True)}.", *(f"`{one}`" for one in commands(side))]
     return lines
 
 
-def apart(side: Side) -> str:
+def differing(side: Side) -> str:
     """`pFedME, FMNIST 100 Clients (-3.0)`: cells of a claim that differ from the paper's numbers."""
     return "; ".join(f"{name} ({number(difference, None, 1, '+')})" for name, difference in side.apart)
 

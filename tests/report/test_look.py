@@ -15,10 +15,10 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from pflbench.report.facts import Fact
-from pflbench.report.figures.labels import spread_out
 from pflbench.report.figures.marks import looks_of
 from pflbench.report.figures.panels import Drawing, Panel, Point, Series
 from pflbench.report.figures.pictures import ACROSS, COLUMN, STYLE, TEXT, figure_of, foot_of, picture
+from pflbench.report.figures.places import spread_out
 from pflbench.report.looks import COLORS, READABLE, contrast, look, looks, rgb
 
 

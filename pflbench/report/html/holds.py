@@ -7,28 +7,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pflbench.report.claim_list import apart
-from pflbench.report.claims import NOT_IN_THE_PAPER, Judged, Side
+from pflbench.report.claim_list import SIGNS, differing, needs, summary, word_of
+from pflbench.report.claims import NOT_IN_THE_PAPER, Judged
+from pflbench.report.figures.places import spread_out
 from pflbench.report.html.data import Sheet, paper_name
 from pflbench.report.html.escape import discreet, web_link
 from pflbench.report.html.grid import grid_cells
 from pflbench.report.verdict import COMPARED, GLYPHS
 from pflbench.units import count
 
-SIGNS = {
-    "holds": "✓",
-    "holds, smaller than printed": "✓",
-    "does not hold": "✗",
-    "undecided": "?",
-    "not run": "·",
-    NOT_IN_THE_PAPER: "–",
-}
-"""Sign before each word on a claim, in the order in which claims are listed."""
 _REST = ("not run", NOT_IN_THE_PAPER)
 FEWEST = 3
 """Rows with a number on both sides below which two tables are not drawn beside each other."""
-LEFT, RIGHT, WIDE, GAP = 150.0, 310.0, 460.0, 14.0
-"""Abscissae of the two sides of a slope chart, its width, and the least distance of two labels, in its own units."""
+GAP = 14.0
+"""Least distance of two labels of a slope chart, in its own units."""
 
 
 class ClaimLine(NamedTuple):
@@ -44,7 +36,7 @@ class ClaimLine(NamedTuple):
     source: str
     equal: str
     needs: str
-    apart: str
+    differing: str
 
 
 class Square(NamedTuple):
@@ -67,7 +59,7 @@ class Coverage(NamedTuple):
         return f"{100 * cells / max(1, self.cells):.2f}"
 
 
-class Line(NamedTuple):
+class SlopeLine(NamedTuple):
     """A row of a slope chart: its ends on both sides, where its labels stand, and whether it is the paper's method."""
 
     title: str
@@ -86,7 +78,7 @@ class Slope(NamedTuple):
     tables: tuple[tuple[str, str], ...]
     """Keys and titles of the two tables."""
     height: float
-    lines: tuple[Line, ...]
+    lines: tuple[SlopeLine, ...]
 
 
 @dataclass(frozen=True)
@@ -159,9 +151,7 @@ def _card(paper: str, sheets: Sequence[Sheet], main: Sequence[Sheet], claims: Se
 
 
 def _sentence(claims: Sequence[Judged], coverage: Coverage) -> str:
-    words = Counter(one.word for one in claims)
-    told = ", ".join(f"{words[word]} {word}" for word in SIGNS if words[word])
-    found = [f"{count(len(claims), 'claim')}: {told}."] if claims else []
+    found = [f"{summary(claims)}."] if claims else []
     if coverage.cells:
         partly = f", {coverage.partly} have some" if coverage.partly else ""
         found.append(f"Of {coverage.cells} cells, {coverage.whole} have all seeds{partly}.")
@@ -169,26 +159,16 @@ def _sentence(claims: Sequence[Judged], coverage: Coverage) -> str:
 
 
 def _line(one: Judged) -> ClaimLine:
-    missing = sum(len(runs.seeds) for runs in one.paper.missing)
-    open_ = one.word in ("undecided", "not run")
-    hours = f", about {one.paper.hours:.1f} core-hours" if one.paper.hours is not None else ""
+    equal = one.equal if one.equal and one.equal.word != "not run" else None
     return ClaimLine(
         SIGNS[one.word],
-        _said(one.word, one.paper),
+        word_of(one.paper, one.word),
         one.claim.text,
         one.claim.source,
-        f"{SIGNS[one.equal.word]} {_said(one.equal.word, one.equal)}"
-        if one.equal and one.equal.word != "not run"
-        else "",
-        f"{count(missing, 'run')}{hours}" if open_ and missing else "",
-        apart(one.paper),
+        f"{SIGNS[equal.word]} {word_of(equal)}" if equal else "",
+        needs(one.paper) if one.paper.open and not one.contrary else "",
+        differing(one.paper),
     )
-
-
-def _said(word: str, side: Side) -> str:
-    word += side.doubt
-    seeds = f" ({side.decision.seeds} seeds)" if side.decision.seeds and word != NOT_IN_THE_PAPER else ""
-    return word + seeds
 
 
 def _coverage(main: Iterable[Sheet]) -> Coverage:
@@ -242,7 +222,7 @@ def _mean(value: object) -> float | None:
 
 def _drawn(
     found: Mapping[str, tuple[float, float]], titles: Mapping[str, str], own: set[str]
-) -> tuple[float, tuple[Line, ...]]:
+) -> tuple[float, tuple[SlopeLine, ...]]:
     """Height of a slope chart, and its lines."""
     height = GAP * (1.5 * len(found) + 3)
     values = [value for pair in found.values() for value in pair]
@@ -251,29 +231,16 @@ def _drawn(
     def y(value: float) -> float:
         return round(height - GAP - (value - low) / ((high - low) or 1) * (height - 3 * GAP), 1)
 
-    sides = [spread_labels({row: y(pair[side]) for row, pair in found.items()}, height - 4) for side in (0, 1)]
+    left, right = (spread_out([y(pair[side]) for pair in found.values()], GAP, 0.0, height, height) for side in (0, 1))
+    assert left is not None and right is not None  # the height has room for all
     return height, tuple(
-        Line(
+        SlopeLine(
             titles[row],
-            left,
-            right,
-            (y(left), y(right)),
-            (round(sides[0][row], 1), round(sides[1][row], 1)),
+            here,
+            there,
+            (y(here), y(there)),
+            (round(left[i], 1), round(right[i], 1)),
             row in own,
         )
-        for row, (left, right) in found.items()
+        for i, (row, (here, there)) in enumerate(found.items())
     )
-
-
-def spread_labels(at: Mapping[str, float], last: float) -> dict[str, float]:
-    """Ordinates at least `GAP` apart, in the order of `at`'s values and near them, none beyond `last`."""
-    order = sorted(at, key=lambda row: at[row])
-    found: dict[str, float] = {}
-    before = float("-inf")
-    for row in order:
-        before = found[row] = max(at[row], before + GAP)
-    limit = last
-    for row in reversed(order):
-        found[row] = min(found[row], limit)
-        limit = found[row] - GAP
-    return found
