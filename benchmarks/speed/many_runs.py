@@ -49,7 +49,7 @@ def make(store: Store, number: int) -> int:
         cells = {run: cell for cell in reversed(table.cells) for run in cell.needed}
         for run in table.runs:
             if run.id not in ids and len(ids) < number and run.clients <= CLIENTS:
-                asked = table.asks(cells[run])
+                asked = table.provenance(cells[run])
                 # The first suite ends last, so it is the one that a bare report shows.
                 finished = f"{2040 - SUITES.index(name)}-01-01T00:00:00.000+00:00"
                 about = {"data_hash": run.dataset.name, "asked": asked, "finished": finished}
