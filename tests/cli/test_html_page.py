@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -307,34 +308,48 @@ def test_a_difference_has_its_n_and_p_in_the_table_the_drawer_and_the_copies(ope
     shown = cell.inner_text().split("\n")[0]
     cell.get_by_role("button").click()
     assert f"{shown}, {told}" in page.locator("#drawer").inner_text()
+    page.evaluate("drawer.close()")
     lines = page.evaluate("copied(SHEETS.get(view.table), 'markdown')").splitlines()
-    assert any(re.sub(" +", " ", line).split(" | ")[2:5] == [shown, f"{n} seeds", p] for line in lines)
+    assert any(f" {shown}; n = {n} seeds, p = {p} |" in line for line in lines)
 
 
-@pytest.mark.parametrize("more", [(), ("--versus", "cafeme")])
-@pytest.mark.parametrize("format", ["markdown", "latex", "csv"])
-def test_a_copied_view_is_the_report_byte_for_byte(
-    opened: Any, tmp_path: Path, format: str, more: tuple[str, ...]
-) -> None:
-    table = ("-s", "cafeme-table1", "--profile", "quick")
-    written(tmp_path / "text", *table, "--format", format, *more)
-    versus = "&versus=cafeme" if more else ""
-    page = opened(f"table=cafeme-table1.quick{versus}")
-    key = "SHEETS.get(view.table)"
-    assert page.evaluate(f"copied({key}, '{format}')").encode() == (tmp_path / "text").read_bytes()
-    assert page.evaluate(f"reportCommand({key}, '{format}')").split()[2:] == [
-        *("--suite", "cafeme-table1", "--profile", "quick", *more, "--format", format)
-    ]
+def copy_of(page: Page, format: str, *, full: bool = False) -> str:
+    return str(page.evaluate(f"copied(SHEETS.get(view.table), '{format}', {str(full).lower()})"))
 
 
-@pytest.mark.parametrize("read", ["last-10", "best"])
-def test_so_is_another_reading(opened: Any, tmp_path: Path, read: str) -> None:
-    page = opened(f"table={TABLE}&read={read}")
-    for format in ("markdown", "csv"):
-        more = ("--format", format, "--read", read, "--profile", "paper")
-        written(tmp_path / format, "-s", "pfedvem-table1", *more)
-        text = page.evaluate(f"copied(SHEETS.get(view.table), '{format}')")
-        assert text.encode() == (tmp_path / format).read_bytes()
+def test_a_copy_is_what_is_seen(opened: Any) -> None:
+    page = opened(f"table={TABLE}&filter=pfed&column=fmnist-50/global&show=paper")
+    rows = [one.inner_text() for one in sheet(page).locator("tbody th[scope=row]:visible").all()]
+    cells = [one.inner_text().split("\n")[0] for one in sheet(page).locator("td[data-cell]:visible").all()]
+    read = list(csv.reader(io.StringIO(copy_of(page, "csv"))))
+    assert sorted(line[0] for line in read if line[0] in rows) == sorted(rows) and len(rows) >= 3
+    numbers = [one for line in read if line[0] in rows for one in line[1:]]
+    assert numbers == cells and not any("50 Clients, GM" in ", ".join(line) for line in read)
+    markdown = copy_of(page, "markdown").splitlines()
+    assert markdown[0] == "### pFedVEM, Table 1." and markdown[2].startswith("The paper's numbers, accuracy in %.")
+    grid = [[one.strip() for one in line.strip("|").split("|")] for line in markdown if line.startswith("|")]
+    assert [line for line in grid if line[0] in rows] == [line for line in read if line[0] in rows]
+    latex = copy_of(page, "latex").splitlines()
+    assert [line.count(" & ") for line in latex if line.split(" & ")[0].strip() in rows]
+    assert "pFedBayes" in copy_of(page, "latex") and "FedProx" not in copy_of(page, "latex")
+
+
+@pytest.mark.parametrize("view", ["", "&versus=cafeme", "&show=difference", "&equal=gradients"])
+def test_latex_of_a_view_has_notes_as_comments_and_its_runs_with_full_provenance(opened: Any, view: str) -> None:
+    page = opened(f"table=cafeme-table1.quick{view}")
+    seen, full = (copy_of(page, "latex", full=full) for full in (False, True))
+    source = [line for line in seen.splitlines() if not line.startswith("%")]
+    assert source == [line for line in full.splitlines() if not line.startswith("%")]
+    (caption,) = [line for line in source if r"\caption" in line]
+    assert len(caption) < 180 and all(line.isascii() for line in source)
+    assert all(
+        line.count("&") == source[source.index("    \\midrule") - 1].count("&")
+        for line in source
+        if line.endswith(r" \\") and "multicolumn" not in line
+    )
+    runs = set(re.findall(r"\b[0-9a-f]{16}\b", full))
+    assert len(runs) >= 8 and not re.findall(r"\b[0-9a-f]{16}\b", seen)
+    assert "% Numbers: pflbench report --suite cafeme-table1 --profile quick" in full
 
 
 def test_the_texts_are_copied_with_the_papers_to_cite(opened: Any) -> None:
@@ -342,9 +357,11 @@ def test_the_texts_are_copied_with_the_papers_to_cite(opened: Any) -> None:
     page.get_by_role("button", name="Copy or cite…").last.click()
     area = page.get_by_label("The text")
     page.wait_for_function("document.querySelector('#copies textarea').value.startsWith('###')")
+    page.get_by_role("button", name="Copy with full provenance").click()
+    page.wait_for_function("/[0-9a-f]{16}/.test(document.querySelector('#copies textarea').value)")
     page.get_by_role("button", name="BibTeX").click()
-    page.wait_for_function("document.querySelector('#copies textarea').value.includes('{pflbench,')")
     assert area.input_value() == pb.cite("cafeme-table1")
+    assert page.get_by_role("button", name="Copy the link to this view").is_visible()
 
 
 def test_who_is_ahead_at_equal_cost(opened: Any) -> None:

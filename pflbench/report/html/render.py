@@ -19,6 +19,7 @@ from pflbench.report.html.grid import Block, blocks
 from pflbench.report.html.heat import heat_maps
 from pflbench.report.html.holds import cards
 from pflbench.report.html.sections import sections
+from pflbench.report.latex import escaped
 from pflbench.report.methods import MethodDescription
 from pflbench.report.provenance import COUNTED
 from pflbench.report.rivals import side_by_side
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 SCRIPTS = ("view.js", "table.js", "forest.js", "curves.js", "copy.js", "drawer.js", "main.js")
 """In the order in which they stand in the page."""
+SIGNS = "\\{}$&#^_%~<>|−✓≈✗±–"
+"""Characters that scripts write."""
 
 
 _NO_PAPER = "Tables of no paper"
@@ -47,7 +50,6 @@ class PageCell(NamedTuple):
 
 def render_page(
     sheets: Sequence[Sheet],
-    texts: str,
     described: Mapping[str, MethodDescription],
     read_as: ReadAs = "last",
     rivals: Mapping[str, str] | None = None,
@@ -59,7 +61,6 @@ def render_page(
 
     Args:
         sheets: The tables.
-        texts: What `html.copies` makes of them.
         described: What is known of their methods, by name.
         read_as: The reading that a table is opened in.
         rivals: The row that a table is held against when it is opened, by its key.
@@ -82,6 +83,7 @@ def render_page(
         "quantiles": list(QUANTILES.values()),
     }
     data["pool"] = pool.things
+    told = embedded(data)
     # In ASCII, as a terminal that lacks a character would change it, and the policy's hash would not fit any more.
     script = "\n".join(_asset(name) for name in SCRIPTS).encode("ascii", "backslashreplace").decode()
     return (
@@ -100,10 +102,16 @@ def render_page(
             css=_asset("page.css"),
             script=script,
             hash=base64.b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode(),
-            data=embedded(data),
-            texts=texts,
+            data=told,
+            latex=embedded(_in_latex(f"{told}{shown}")),
         )
     )
+
+
+def _in_latex(words: str) -> dict[str, str]:
+    """Source in LaTeX of each of these characters that is not its own."""
+    alone = {c: escaped(c) for c in sorted({*words, *SIGNS}) if not c.isspace() and c not in "[*"}
+    return {c: source for c, source in alone.items() if source != c}
 
 
 def _by_paper(sheets: Sequence[Sheet], shown: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:

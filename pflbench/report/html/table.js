@@ -99,7 +99,7 @@ function drawTable(section, sheet) {
   const said = sheet.readings[view.read];
   section.querySelector("h2").textContent = said.title;
   section.querySelector(".footer ul")?.replaceChildren(...said.footer.map((line) => element("li", {}, line)));
-  section.querySelector(".status").textContent = status(sheet);
+  section.querySelector(".status").textContent = status(sheet) + " A number opens what it rests on.";
   for (const table of section.querySelectorAll("table")) {
     drawCells(table, sheet);
     sort(table, sheet);
@@ -123,7 +123,7 @@ function status(sheet) {
   if (rival) return `Each cell minus ${rival[0]}, in points. ${pooled(rival[1])}`;
   if (view.equal !== "rounds") return `At equal ${view.equal}: each row after the last scored round by which it had spent no more`
     + " than the column's cheapest row spends in all (or 1 % more); that round stands below. Bold: the highest of its column, where all its rows have a number; in italics where seeds are missing."
-    + ` –: not scored by then, or its ${view.equal} are not known. A number opens the curves.`;
+    + ` –: not scored by then, or its ${view.equal} are not known.`;
   if (view.show === "paper") return "The paper's numbers.";
   if (view.show === "difference") return "Our runs minus the paper's numbers, in points; in parentheses the 95 % interval. Verdicts: " + DATA.rule + ".";
   if (view.show === "cost") return "What a round costs: " + DATA.counted;
@@ -135,7 +135,7 @@ function status(sheet) {
   const bold = Object.values(sheet.readings[view.read].cells).some((cell) => cell.best)
     ? "Bold: the highest of its column; in italics where seeds are missing."
     : "Nothing is bold: no column has two numbers.";
-  return `Our runs; a number opens what it rests on. ${bold} (3/5): so many seeds are done. `
+  return `Our runs. ${bold} (3/5): so many seeds are done. `
     + "✓ agrees with the paper, ≈ is close, ? is inconclusive, ✗ differs. "
     + "ᵍ rests on a guess, ᵗ on values that we tuned; ˢ: the last ten scored rounds vary more than the seeds." + without;
 }
