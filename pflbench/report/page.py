@@ -44,7 +44,7 @@ def tables_page(
     The other arguments are those of `report.tables.reported`. Raises as it does.
     """
     found = asked_for(part, store, own, spread=spread, read_as=read_as)
-    shown = _without_smoke(found.shown)
+    shown = without_smoke(found.shown)
     shelf, requests = Shelf(store), requests_of(store)
     sheets = [
         Sheet(
@@ -72,7 +72,7 @@ def tables_page(
     )
 
 
-def _without_smoke(tables: Sequence[Expansion]) -> list[Expansion]:
+def without_smoke(tables: Sequence[Expansion]) -> list[Expansion]:
     """The tables without those of profile `smoke` whose suite has another profile here."""
     others = {one.path for one in tables if one.profile != "smoke"}
     return [one for one in tables if one.profile != "smoke" or one.path not in others]

@@ -87,7 +87,7 @@ def column(page: Page, number: int) -> list[str]:
 def test_one_table_is_open_and_another_can_be_chosen(opened: Any) -> None:
     page = opened(f"table={TABLE}")
     assert page.locator("main > section:visible").count() == 1
-    page.locator("#picker").select_option("cafeme-table1.quick")
+    page.locator('nav a[data-open="cafeme-table1.quick"]').click()
     assert sheet(page, "cafeme-table1.quick").is_visible() and not sheet(page).is_visible()
     assert page.url.endswith("#table=cafeme-table1.quick")
 
@@ -150,22 +150,37 @@ def test_the_tab_says_what_is_open(opened: Any) -> None:
     assert page.title() == "pFedVEM, Table 1 · pflbench"
 
 
-def test_it_opens_on_the_first_papers_own_table_and_the_picker_goes_by_papers(opened: Any) -> None:
+def test_it_opens_on_the_first_papers_own_table_and_the_rail_goes_by_papers(opened: Any) -> None:
     page = opened("show=ours")
     assert page.evaluate("view.table") == "cafeme-table1.paper"
-    groups = page.locator("#picker optgroup").evaluate_all("all => all.map((one) => [one.label, one.children.length])")
-    assert [name for name, _ in groups] == ["CAFeMe (arXiv:2312.15191)", "pFedVEM (arXiv:2305.12557)"]
-    first = page.locator("#picker optgroup option").all_inner_texts()
-    assert re.fullmatch(r"CAFeMe, Table 1 · \d+ of 32", first[0]) and first[1].startswith("CAFeMe, Table 1 · quick · ")
-    assert page.locator("#picker option").count() - 1 == sum(number for _, number in groups)
+    rail = page.locator("nav .rail")
+    assert rail.locator("h2").all_inner_texts() == ["CAFeMe", "pFedVEM"]
+    cafeme = " ".join(rail.locator("li", has_text="Table 1").first.inner_text().split())
+    assert re.fullmatch(r"Table 1 paper \d+/32 quick \d+/32 fair quick \d+/44", cafeme)
+    assert rail.locator("[aria-current]").inner_text().startswith("paper")
+    table = sheet(page, "cafeme-table1.paper").locator("table").first.bounding_box()
+    tools = sheet(page, "cafeme-table1.paper").locator(".tools").bounding_box()
+    assert tools["height"] < 45 and table["y"] - tools["y"] < 80, "one line of tools, then the table"
+    page.set_viewport_size({"width": 400, "height": 900})
+    page.reload()
+    assert not rail.get_by_role("link", name="Methods").is_visible()
+    rail.locator("summary").click()
+    rail.get_by_role("link", name="Methods").click()
+    assert page.locator('section[data-page="methods"]').is_visible() and not rail.locator("h2").first.is_visible()
 
 
 def test_a_table_on_unequal_terms_says_so_and_leads_to_the_fair_one(opened: Any) -> None:
     page = opened("table=cafeme-table1.paper")
     said = sheet(page, "cafeme-table1.paper").locator(".fair")
-    assert said.inner_text().startswith(
-        "Not on equal terms: fine-tuning rate: CAFeMe's is 5 (CIFAR-10) or 10 (RMNIST) times"
+    assert said.inner_text() == "Not on equal terms"
+    said.locator("summary").click()
+    told = said.locator("p").inner_text()
+    assert told.startswith("fine-tuning rate: CAFeMe's is 5 (CIFAR-10) or 10 (RMNIST) times")
+    page.keyboard.press("Escape")
+    assert not said.locator("p").is_visible() and said.locator("summary").evaluate(
+        "one => one === document.activeElement"
     )
+    page.keyboard.press("Enter")
     said.get_by_role("link").click()
     assert sheet(page, "cafeme-table1-fair.quick").is_visible()
     assert sheet(page, "cafeme-table1-fair.quick").locator(".fair").count() == 0
@@ -185,10 +200,10 @@ def test_ours_the_papers_and_the_difference(opened: Any, differing: dict[str, st
     page = opened(f"table={TABLE}")
     cell = sheet(page).locator("tr", has_text=differing["row"]).locator('td[data-cell$=",2"]:visible').first
     assert cell.inner_text().startswith(f"{float(differing['mean']):.1f} ± {float(differing['sem']):.1f}")
-    page.get_by_role("button", name="paper", exact=True).click()
+    sheet(page).get_by_label("View").select_option("paper")
     paper = (float(differing[f"reference_{key}"]) for key in ("mean", "spread"))
     assert cell.inner_text() == " ± ".join(f"{number:.1f}" for number in paper)
-    page.get_by_role("button", name="difference", exact=True).click()
+    sheet(page).get_by_label("View").select_option("difference")
     low, high = (f"{float(differing[f'difference_{end}']):+.1f}" for end in ("low", "high"))
     assert (
         cell.inner_text() == f"{float(differing['difference']):+.1f} ({low} to {high})"
@@ -213,11 +228,11 @@ def test_rows_are_sorted_by_a_column_and_back(opened: Any) -> None:
 
 def test_rows_are_filtered_and_hidden(opened: Any) -> None:
     page = opened(f"table={TABLE}")
+    sheet(page).locator("summary", has_text="More").click()
     page.get_by_label("Rows with").fill("pfed")
     shown = [text.lower() for text in sheet(page).locator("tbody th[scope=row]:visible").all_inner_texts()]
     assert shown and all("pfed" in text for text in shown) and "filter=pfed" in page.url
     page.get_by_label("Rows with").fill("")
-    sheet(page).locator("summary", has_text="Rows and columns").click()
     sheet(page).locator('[data-hides="rows:local"] input').uncheck()
     assert "Local" not in sheet(page).locator("tbody th[scope=row]:visible").all_inner_texts()
     assert "row=local" in page.url
@@ -295,7 +310,7 @@ def test_one_row_against_the_others(opened: Any) -> None:
     cell = sheet(page, "cafeme-table1.quick").locator('td[data-cell="1,2"]')
     assert cell.get_attribute("data-below") == "n = 8 clients"
     assert cell.get_attribute("title") == "over 8 clients; conditional on seed 0, without a test"
-    page.get_by_role("button", name="our runs", exact=True).click()
+    sheet(page, "cafeme-table1.quick").get_by_label("Versus").select_option("nobody")
     assert cell.get_attribute("title") is None and cell.get_attribute("data-below") is None
 
 
@@ -367,14 +382,14 @@ def test_the_texts_are_copied_with_the_papers_to_cite(opened: Any) -> None:
 def test_who_is_ahead_at_equal_cost(opened: Any) -> None:
     page = opened(f"table={TABLE}")
     whole = column(page, 2)
-    sheet(page).get_by_label("At equal").select_option("bytes")
+    sheet(page).get_by_label("View").select_option("at equal bytes")
     assert "equal=bytes" in page.url and "At equal bytes" in sheet(page).locator(".status").inner_text()
     ifca = sheet(page).locator('td[data-cell="6,2"]')
     said = page.evaluate("place(SHEETS.get(view.table), '6,2').equal.bytes")
     assert ifca.inner_text() == said[0] != whole[6] and ifca.get_attribute("data-below") == f"round {said[1]}"
-    page.get_by_role("button", name="difference", exact=True).click()
+    sheet(page).get_by_label("View").select_option("difference")
     assert "equal" not in page.url, "one thing at a time"
-    page.get_by_role("button", name="our runs", exact=True).click()
+    sheet(page).get_by_label("View").select_option("our runs")
     assert column(page, 2) == whole and sheet(page).locator("td[data-below]").count() == 0
 
 

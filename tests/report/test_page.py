@@ -10,6 +10,7 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,11 +20,14 @@ from hypothesis import strategies as st
 from table_kit import row
 
 from pflbench.output import plain
+from pflbench.report import html
 from pflbench.report.html.data import Sheet, with_numbers
 from pflbench.report.html.escape import discreet, embedded, web_link
 from pflbench.report.html.render import render_page
 from pflbench.report.latex import escaped
 from pflbench.report.layout import fill, finished
+from pflbench.report.looks import contrast, rgb
+from pflbench.report.page import without_smoke
 from pflbench.report.reading import Shelf
 from pflbench.report.render import long_form, render
 from pflbench.report.verdict import COMPARED, RULE
@@ -224,3 +228,28 @@ def test_the_scripts_know_the_source_of_each_character_that_latex_reads_otherwis
     known = json.loads(of(render_page([sheet(build.table(title="Größe_1 ≤ 50 %"), store)], {}), "latex"))
     for said in ("Größe", "50 %", "a_b", "≤", "1.0 ± 0.1", "✓ ≈ ? ✗", "−1", "{x} & y # $ ^ ~"):
         assert "".join(known.get(c, c) for c in said) == escaped(said), said
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("line", [".picture .other", ".picture .axis", ".slope line"])
+def test_gray_lines_reach_three_to_one(line: str, scheme: str) -> None:
+    css = (Path(html.__file__).parent / "page.css").read_text()
+    colors = [re.findall(rf"--{name}: (#\w+)", css)[scheme == "dark"] for name in ("soft", "back")]
+    found = re.search(rf"{re.escape(line)} {{[^}}]*stroke: var\(--soft\); stroke-opacity: ([\d.]+)", css)
+    assert found
+    back, share = rgb(colors[1]), float(found[1])
+    drawn = tuple(share * one + (1 - share) * under for one, under in zip(rgb(colors[0]), back, strict=True))
+    light, dark = sorted((contrast(one) for one in (drawn, back)), reverse=True)  # against white
+    assert light / dark >= 3
+
+
+def test_the_rail_has_each_table_once_with_its_profiles(build: Build, store: Store) -> None:
+    build.fill(store)
+    made = with_numbers([sheet(build.table(), store), sheet(build.table(profile="quick"), store)])
+    links = re.findall(r'data-open="([^"]*)"[^>]*>(\w+) <span class="filled">(\d+/\d+)<', render_page(made, {}))
+    assert [link[:2] for link in links] == [("demo.paper", "paper"), ("demo.quick", "quick")]
+
+
+def test_smoke_is_hidden_unless_alone(build: Build) -> None:
+    paper, smoke = build.table(), build.table(profile="smoke")
+    assert without_smoke([smoke, paper]) == [paper] and without_smoke([smoke]) == [smoke]
