@@ -5,17 +5,22 @@ const GLYPHS = { agrees: "✓", close: "≈", inconclusive: "?", differs: "✗" 
 const LATEX = JSON.parse(document.getElementById("latex").textContent); // source of characters that are not their own
 const WIDEST = 8; // columns of a LaTeX tabular, unless a group has more
 
+// A text in one line: notes in comments end with their line.
+function flat(text) {
+  return text.replace(/\s+/g, " ").trim();
+}
+
 // The visible part of a block: the words above each column, level by level, and the rows' titles and cells.
 function visible(table) {
   const there = (row) => [...row.cells].filter((cell) => !cell.hidden);
-  const heads = [...table.tHead.rows].map((row) => there(row).flatMap((cell) => Array(cell.colSpan).fill(cell.textContent.trim())));
+  const heads = [...table.tHead.rows].map((row) => there(row).flatMap((cell) => Array(cell.colSpan).fill(flat(cell.textContent))));
   return { heads, rows: [...table.querySelectorAll("tr[data-row]")].filter((row) => !row.hidden).map(there) };
 }
 
 // Text of a cell with its glyph and the words below it.
 function textOf(cell) {
   const glyph = Object.keys(GLYPHS).find((name) => cell.classList.contains(`is-${name}`));
-  return [cell.textContent + (glyph ? ` ${GLYPHS[glyph]}` : ""), cell.dataset.below, cell.dataset.verdict].filter(Boolean).join("; ");
+  return [flat(cell.textContent) + (glyph ? ` ${GLYPHS[glyph]}` : ""), cell.dataset.below, cell.dataset.verdict].filter(Boolean).join("; ");
 }
 
 function caption(sheet) {
@@ -23,29 +28,33 @@ function caption(sheet) {
   const plain = view.show === "ours" && !rival, lacks = /\(\d+\/\d+\)/.test(sectionOf(sheet.key).querySelector(".blocks").textContent);
   const words = { ours: "our runs, accuracy in %", paper: "the paper's numbers, accuracy in %", cost: "cost of a round",
     difference: "our runs minus the paper's numbers, in points, with 95 % interval and verdict" }[view.show];
-  const what = rival ? `each cell minus ${rival[0]}, in points, with 95 % interval` : view.equal !== "rounds" ? `accuracy in % at equal ${view.equal}`
+  const what = rival ? `each cell minus ${rival[0]}, in points, with 95 % interval`
+    : view.equal !== "rounds" ? `accuracy in % at equal ${view.equal}`
     : view.clients !== "mean" ? `${CLIENTS[view.clients]} of the clients, accuracy in %` : words;
-  return [`${sheet.readings[view.read].title}.`, what[0].toUpperCase() + what.slice(1) + (plain && lacks ? ". (3/5): seeds done of all." : ".")];
+  return [`${flat(sheet.readings[view.read].title)}.`, what[0].toUpperCase() + what.slice(1) + (plain && lacks ? ". (3/5): seeds done of all." : ".")];
 }
 
 // Notes of a copy; with full provenance also the footer, the command, and our number, the paper's and the runs of each cell.
 function notes(sheet, section, full) {
   const said = [status(sheet), ...[...section.querySelectorAll(".warnings li")].map((one) => one.textContent)];
-  if (!full) return said;
+  if (!full) return said.map(flat);
   const keys = [...section.querySelectorAll("tr[data-row]:not([hidden]) td[data-cell]:not([hidden])")].map((one) => one.dataset.cell);
   const cells = keys.map((key) => [key.split(","), place(sheet, key)]).filter(([, cell]) => cell?.seeds).map(([[row, column], cell]) =>
     [`${sheet.rows[row][1]}, ${sheet.columns[column][1]}: ${cell.ours}`, cell.paper && `paper ${cell.paper}`, cell.diff && `difference ${cell.diff}`,
       cell.verdict, ...cell.seeds.map(([seed, mean, ids]) => `seed ${seed}: ${mean} (${ids})`)].filter(Boolean).join("; "));
-  return [...said, ...sheet.readings[view.read].footer, `Numbers: ${reportCommand(sheet)}`, ...cells];
+  return [...said, ...sheet.readings[view.read].footer, `Numbers: ${reportCommand(sheet)}`, ...cells].map(flat);
 }
 
 const WRITERS = {
   markdown(sheet, blocks, notes) {
     const escaped = (text) => text.replace(/&(?=#?\w+;)/g, "&amp;").replace(/<(?=[A-Za-z/!?])/g, "&lt;").replace(/\]\(/g, "]\\(");
     const line = (fields) => `| ${fields.join(" | ")} |`, field = (text) => escaped(text).replaceAll("|", "\\|");
-    const shown = (cell) => cell.matches(".leads") ? `**_${field(textOf(cell))}_**` : cell.matches(".best") ? `**${field(textOf(cell))}**` : field(textOf(cell));
-    const grids = blocks.map((block) => [line(pathsOf(block).map(field)), line(pathsOf(block).map((_, i) => (i ? "---:" : ":---"))),
-      ...block.rows.map((row) => line(row.map(shown)))].join("\n"));
+    const shown = (cell) => {
+      const text = field(textOf(cell));
+      return cell.matches(".leads") ? `**_${text}_**` : cell.matches(".best") ? `**${text}**` : text;
+    };
+    const grids = blocks.map((block) => [pathsOf(block).map(field), pathsOf(block).map((_, i) => (i ? "---:" : ":---")),
+      ...block.rows.map((row) => row.map(shown))].map(line).join("\n"));
     const [title, what] = caption(sheet).map(escaped);
     return [`### ${title}\n\n${what}`, ...grids, notes.map((note) => `- ${escaped(note)}`).join("\n")].join("\n\n") + "\n";
   },
@@ -55,8 +64,13 @@ const WRITERS = {
       `  \\caption{${caption(sheet).map(inLatex).join(" ")}}`, `  \\label{tab:${sheet.key.replace(/[^A-Za-z0-9]+/g, "-")}}`, grids, "\\end{table}", ""].join("\n");
   },
   csv(sheet, blocks, notes) {
-    const field = (text) => { const safe = /^[=+\-@\t\r]/.test(text) && number(text) === null ? `'${text}` : text; return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe; };
-    return [...notes.map((note) => `# ${note}`), ...blocks.flatMap((block) => [pathsOf(block), ...block.rows.map((row) => row.map(textOf))].map((fields) => fields.map(field).join(",")))].join("\n") + "\n";
+    // A title that a spreadsheet would compute has a `'` in front; numbers may begin with their sign.
+    const field = (text, cell) => {
+      const safe = /^[=+\-@\t\r]/.test(text) && !(cell?.tagName === "TD" && number(text) !== null) ? `'${text}` : text;
+      return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+    };
+    const lines = blocks.flatMap((block) => [pathsOf(block).map((text) => field(text)), ...block.rows.map((row) => row.map((cell) => field(textOf(cell), cell)))]);
+    return [...notes.map((note) => `# ${note}`), ...lines.map((fields) => fields.join(","))].join("\n") + "\n";
   },
 };
 
@@ -66,8 +80,7 @@ function pathsOf({ heads }) {
 }
 
 function inLatex(text) {
-  const said = text.split(/\s+/).join(" ").trim();
-  const source = [...said].map((c, i, all) => ("-'`,".includes(c) && all[i - 1] === c ? "{}" : "") + (LATEX[c] ?? c)).join("");
+  const source = [...flat(text)].map((c, i, all) => ("-'`,".includes(c) && all[i - 1] === c ? "{}" : "") + (LATEX[c] ?? c)).join("");
   return /^[[*]/.test(source) ? "{}" + source : source;
 }
 
@@ -94,7 +107,10 @@ function tabular({ heads, rows }) {
     }
     return [line(fields), `    ${rules.join("")}`];
   });
-  const shown = (cell) => { const text = inLatex(textOf(cell).replace(/(^|[ (])-(?=\d)/g, "$1−")), best = cell.matches(".best"); return cell.matches(".leads") ? `\\textbf{\\textit{${text}}}` : best ? `\\textbf{${text}}` : text; };
+  const shown = (cell) => {
+    const text = inLatex(textOf(cell).replace(/(^|[ (])-(?=\d)/g, "$1−"));
+    return cell.matches(".leads") ? `\\textbf{\\textit{${text}}}` : cell.matches(".best") ? `\\textbf{${text}}` : text;
+  };
   return [`  \\begin{tabular}{l${"r".repeat(heads.at(-1).length - 1)}}`, "    \\toprule", ...above, line(heads.at(-1).map(inLatex)), "    \\midrule",
     ...rows.map((row) => line(row.map(shown))), "    \\bottomrule", "  \\end{tabular}"].join("\n");
 }
