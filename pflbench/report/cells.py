@@ -86,9 +86,10 @@ def of_seed(one: SeedScores, reading: Reading) -> Floats:
 def read_seeds(cell: Cell, shelf: Shelf) -> list[SeedScores]:
     """The finished seeds of a cell. Where clients choose among runs, each is read from its own choice."""
     key = tuple(run.id for run in cell.needed), cell.reading
-    if key not in shelf.seeds:
-        shelf.seeds[key] = _read_seeds(cell, shelf)
-    return shelf.seeds[key]
+    found: list[SeedScores] | None = shelf.seeds.get(key)
+    if found is None:
+        found = shelf.seeds[key] = _read_seeds(cell, shelf)
+    return found
 
 
 def _read_seeds(cell: Cell, shelf: Shelf) -> list[SeedScores]:
