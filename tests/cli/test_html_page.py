@@ -333,7 +333,7 @@ def copy_of(page: Page, format: str, *, full: bool = False) -> str:
 
 
 def test_a_copy_is_what_is_seen(opened: Any) -> None:
-    page = opened(f"table={TABLE}&filter=pfed&column=fmnist-50/global&show=paper")
+    page = opened(f"table={TABLE}&filter=pfed&column=fashion-mnist-50/global&show=paper")
     rows = [one.inner_text() for one in sheet(page).locator("tbody th[scope=row]:visible").all()]
     cells = [one.inner_text().split("\n")[0] for one in sheet(page).locator("td[data-cell]:visible").all()]
     read = list(csv.reader(io.StringIO(copy_of(page, "csv"))))
