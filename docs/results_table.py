@@ -1,4 +1,4 @@
-"""Parts of README, results/README.md and docs/findings.md from the committed runs: claims, differing cells, runs, figures.
+"""Parts of README, results/README.md and docs/findings.md from committed runs: claims, differing cells, runs, figures.
 
     python docs/results_table.py
 
