@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.report.decide import LOOKS, Bounds, decide
+from pflbench.report.decide import LOOKS, Hypotheses, decide
 
 FAR = 50.0
 Means = Sequence[float]
 
 
-def share(word: str, means: Means, bounds: Sequence[Bounds], tables: int, rng: np.random.Generator) -> float:
+def share(word: str, means: Means, bounds: Sequence[Hypotheses], tables: int, rng: np.random.Generator) -> float:
     """Share of claims with this word in percent; `holds` counts with and without `smaller than printed`."""
     shape = (tables, len(means), LOOKS[-1])
     values: npt.NDArray[np.float64] = rng.normal(size=shape) + np.array(means)[:, None]
@@ -35,8 +35,8 @@ def lines(tables: int, rng: np.random.Generator) -> list[tuple[str, int, float, 
     found = []
     for comparisons in (1, 7):
         more = comparisons - 1
-        least, near = Bounds(least=2.0), Bounds(margin=4.0)
-        kinds: dict[str, tuple[Bounds, float, float, float, Callable[[float], float]]] = {
+        least, near = Hypotheses(least=2.0), Hypotheses(margin=4.0)
+        kinds: dict[str, tuple[Hypotheses, float, float, float, Callable[[float], float]]] = {
             # test: bounds, boundary of "holds", of "does not hold", and the others' means; the mean at a gap
             "better, first, grows": (least, 0.0, 2.0, FAR, lambda gap: gap),
             "within": (near, 4.0, 4.0, 0.0, lambda gap: 4.0 - gap / 2),

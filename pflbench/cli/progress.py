@@ -13,7 +13,7 @@ from rich.table import Column
 from pflbench.cli.common import errors
 from pflbench.console import Console
 from pflbench.output import wrapped
-from pflbench.running.events import Event, Note, Training
+from pflbench.running.events import Event, Notice, Training
 from pflbench.running.local import Progress as Moved
 from pflbench.running.task import Done, Task
 from pflbench.units import count, duration
@@ -44,7 +44,7 @@ class Display(AbstractContextManager["Display"]):
 
     def event(self, event: Event) -> None:
         """Show what happened."""
-        if isinstance(event, Note) and event.lacking:
+        if isinstance(event, Notice) and event.lacking:
             errors().print(f"Warning: {event}")
         elif self.quiet:
             return

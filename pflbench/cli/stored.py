@@ -199,12 +199,12 @@ def upgrade(
 
     Scores stay as they are, and so do runs that are up to date. The id that a renamed run had stays in its provenance.
     """
-    from pflbench.running.recount import TITLE, lacking, recounting
+    from pflbench.running.recount import TITLE, recounting, uncounted_runs
     from pflbench.store.upgrade import upgrade
 
     store = Store(results)
     changed = upgrade(store, dry_run=dry_run)
-    uncounted = len(lacking(store))
+    uncounted = len(uncounted_runs(store))
     if uncounted and dry_run:
         changed[f"{TITLE}, as far as they can be counted here"] = uncounted
     elif uncounted:

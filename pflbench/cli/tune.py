@@ -127,13 +127,13 @@ def _tune(
     """Train the trials of a method, rung by rung, and print what is best; the exit code."""
     from pflbench.cli.progress import Display
     from pflbench.running.executors import train
-    from pflbench.running.tuning import as_judged, check_scored_rounds, judged, work_of_searches
+    from pflbench.running.tuning import as_judged, check_scored_rounds, tuning_outcomes, work_of_searches
     from pflbench.store.store import Store
 
     problems = False
     check_scored_rounds(found, Store(results, mends=not dry_run), execution.evaluate_every)
     for _ in found[0].trials[0].rungs:
-        there = judged(suite, profile, found, Store(results, mends=not dry_run))
+        there = tuning_outcomes(suite, profile, found, Store(results, mends=not dry_run))
         with Display(quiet) as display:
             on_event = as_judged(there, Store(results), display.event)
             outcome = train(work_of_searches(there), results, execution, on_event, dry=dry_run)
@@ -143,7 +143,7 @@ def _tune(
         if dry_run or problems or all(one.complete for one in there):
             break
     store = Store(results, mends=not dry_run)
-    chosen = [_conclude(one, quiet, dry_run) for one in judged(suite, profile, found, store, command)]
+    chosen = [_conclude(one, quiet, dry_run) for one in tuning_outcomes(suite, profile, found, store, command)]
     return 1 if problems or not (dry_run or all(chosen)) else 0
 
 
@@ -161,7 +161,7 @@ def _conclude(tuning: Tuning, quiet: bool, dry_run: bool) -> bool:
 
 
 def _table(tuning: Tuning) -> Table:
-    from pflbench.suite.tuning import text
+    from pflbench.suite.tuning import set_text
 
     search = tuning.search
     grid = Table(title=tuning.title)
@@ -178,5 +178,5 @@ def _table(tuning: Tuning) -> Table:
         note = "best" if i == tuning.best else lacks
         scores = ["" if one.accuracy is None else f"{one.accuracy:.2f}" for one in verdicts]
         scores += [""] * (len(trial.rungs) - len(scores))
-        grid.add_row(*map(text, trial.values.values()), *scores, note, style="bold" if i == tuning.best else None)
+        grid.add_row(*map(set_text, trial.values.values()), *scores, note, style="bold" if i == tuning.best else None)
     return grid

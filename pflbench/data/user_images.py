@@ -24,7 +24,7 @@ class Labels(NamedTuple):
     classes: int
 
 
-class Pool(NamedTuple):
+class ResizedImages(NamedTuple):
     """Resized images, labels as they are in the files, and clients; the last `test` rows are the test split."""
 
     images: Pixels
@@ -77,7 +77,7 @@ class UserImages:
         raise NotImplementedError
 
     @property
-    def pool(self) -> Pool:
+    def pool(self) -> ResizedImages:
         """Content of the files; only of datasets that read all at once. Raises `DataMissing` or `PflbenchError`."""
         raise NotImplementedError
 

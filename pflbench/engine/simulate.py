@@ -24,7 +24,7 @@ from pflbench.engine.memory import Room, trim
 from pflbench.engine.objective import Task
 from pflbench.engine.run import Initial, Run, arrived, coin, sample_cohort, weights
 from pflbench.engine.stack import MOST_PADDING
-from pflbench.engine.states import compact
+from pflbench.engine.states import owned_copy
 from pflbench.errors import Diverged, PflbenchError
 from pflbench.methods.base import Draw, Method, Round
 from pflbench.models.network import Network
@@ -171,7 +171,7 @@ class Simulation:
         run.states[client] = state
         if leaves_models(run.spec.scoring):
             made = self.method.local_model(sent, state)
-            run.left[client] = compact(returned.models(made, "local_model()")["personalized"])
+            run.left[client] = owned_copy(returned.models(made, "local_model()")["personalized"])
 
     def count(self) -> list[Mapping[str, float]]:
         """The costs of all rounds, as `RunOutcome.costs`, without training or scoring."""

@@ -86,7 +86,7 @@ class States(Mapping[int, Tree]):
                 return
             except OSError:
                 pass
-        self._states[client] = pytree.tree_map(compact, state)
+        self._states[client] = pytree.tree_map(owned_copy, state)
         self._used += size
 
     def _write(self, leaves: Sequence[Tensor], structure: Any, before: _Filed | None) -> _Filed:
@@ -106,7 +106,7 @@ class States(Mapping[int, Tree]):
         return filed._replace(start=start)
 
 
-def compact(x: Tensor) -> Tensor:
+def owned_copy(x: Tensor) -> Tensor:
     """A copy of a slice, which would otherwise keep the whole tensor in memory."""
     return x.clone() if x.untyped_storage().nbytes() > x.nbytes else x
 

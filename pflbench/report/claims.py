@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 from pflbench.errors import unknown
 from pflbench.report.cells import read_seeds
-from pflbench.report.decide import Bounds, Decision, decide
+from pflbench.report.decide import Decision, Hypotheses, decide
 from pflbench.report.provenance import mixtures, shown_runs
 from pflbench.report.reading import Shelf
 from pflbench.report.verdict import verdict
 from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.suite.cells import Cell, Expansion, ReadAs
-from pflbench.suite.claim import Claim, Comparison, comparisons, files, load, slope
+from pflbench.suite.claim import Claim, RivalComparison, comparisons, files, load, slope
 from pflbench.suite.expand import expand
 from pflbench.suite.load import find
 from pflbench.suite.load import read as read_suite
@@ -60,9 +60,9 @@ class Side:
     profile: str
     decision: Decision
     columns: Mapping[str, Decision]
-    compared: tuple[Comparison, ...]
+    compared: tuple[RivalComparison, ...]
     differences: tuple[tuple[float | None, ...], ...]
-    bounds: tuple[Bounds, ...]
+    bounds: tuple[Hypotheses, ...]
     seeds: tuple[int, ...]
     missing: tuple[Missing, ...] = ()
     absent: tuple[str, ...] = ()
@@ -179,12 +179,12 @@ def judge(claim: Claim, shelf: Shelf, tables: Mapping[str, Expansion]) -> Judged
     return Judged(claim, paper, equal, contrary)
 
 
-def title(one: Comparison) -> str:
+def title(one: RivalComparison) -> str:
     """`RMNIST Shards, against ditto`."""
     return f"{one.title}, against {one.rival}" if one.rival else one.title
 
 
-def _contrary(claim: Claim, one: Comparison) -> bool:
+def _contrary(claim: Claim, one: RivalComparison) -> bool:
     printed = one.printed()
     if printed is None:
         return False
@@ -192,18 +192,18 @@ def _contrary(claim: Claim, one: Comparison) -> bool:
     return abs(printed) > claim.margin + 1e-9 if claim.margin is not None else printed < 1e-9
 
 
-def _bounds(claim: Claim, one: Comparison) -> Bounds:
+def _bounds(claim: Claim, one: RivalComparison) -> Hypotheses:
     if claim.margin is not None:
-        return Bounds(margin=claim.margin)
+        return Hypotheses(margin=claim.margin)
     printed = one.printed()
-    return Bounds(least=claim.least if claim.least is not None else printed and HALF * printed)
+    return Hypotheses(least=claim.least if claim.least is not None else printed and HALF * printed)
 
 
 def _side(
     claim: Claim,
     of: Expansion,
-    compared: Sequence[Comparison],
-    bounds: Sequence[Bounds],
+    compared: Sequence[RivalComparison],
+    bounds: Sequence[Hypotheses],
     shelf: Shelf,
     absent: Sequence[str] = (),
 ) -> Side:
@@ -250,9 +250,9 @@ def _mixed(of: Expansion, cells: Mapping[tuple[str, str], Cell], seeds: Sequence
 
 def _by_column(
     claim: Claim,
-    compared: Sequence[Comparison],
+    compared: Sequence[RivalComparison],
     differences: Sequence[Sequence[float | None]],
-    bounds: Sequence[Bounds],
+    bounds: Sequence[Hypotheses],
 ) -> dict[str, Decision]:
     """Decisions over the comparisons of one column or group alone."""
     found = {}
@@ -266,7 +266,7 @@ def _opposite(one: Decision, other: Decision) -> bool:
     return {one.word.split(",")[0], other.word.split(",")[0]} == {"holds", "does not hold"}
 
 
-def _differences(one: Comparison, seeds: Sequence[int], shelf: Shelf, read_as: ReadAs) -> list[float | None]:
+def _differences(one: RivalComparison, seeds: Sequence[int], shelf: Shelf, read_as: ReadAs) -> list[float | None]:
     """The comparison's difference in points for each seed, or the slope of its lead over the columns."""
     ours = [by_seed(cell, shelf, read_as) for cell in one.ours]
     theirs = [by_seed(cell, shelf, read_as) for cell in one.theirs]

@@ -147,7 +147,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Side:
+class ComparedResults:
     """One of the two: what it was called, how many runs it has, and their commits and devices."""
 
     called: str
@@ -167,8 +167,8 @@ class Side:
 class Comparison:
     """The cells of two results folders that either of them has a number for, in the order of the suites' tables."""
 
-    a: Side
-    b: Side
+    a: ComparedResults
+    b: ComparedResults
     pairs: tuple[Pair, ...]
 
     @cached_property
@@ -416,11 +416,11 @@ def _only(pairs: Sequence[Pair], methods: Collection[str], sides: Sequence[_Fold
     return [one for one, own in zip(pairs, names, strict=True) if own & wanted]
 
 
-def _summary(side: _Folder, runs: object) -> Side:
+def _summary(side: _Folder, runs: object) -> ComparedResults:
     stored = [side.shelf.stored[id] for id in dict.fromkeys(id for ids in runs for id in ids)]  # type: ignore[attr-defined]
     commits = sorted({commit(one) or "unknown" for one in stored})
     devices = sorted({str(one.provenance.get("device") or "unknown") for one in stored})
-    return Side(side.called, len(stored), tuple(commits), tuple(devices))
+    return ComparedResults(side.called, len(stored), tuple(commits), tuple(devices))
 
 
 COMMIT = "git:"

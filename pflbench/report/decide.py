@@ -28,7 +28,7 @@ LOOKS = (3, 5)
 """Default numbers of seeds after which a claim is looked at."""
 
 
-class Bounds(NamedTuple):
+class Hypotheses(NamedTuple):
     """Hypotheses about the true mean difference, in points.
 
     `least`: smallest difference that counts as the printed one; None: any. `margin`: for `within` alone, the largest
@@ -59,7 +59,9 @@ class Decision:
     detectable: float | None = None
 
 
-def decide(differences: Sequence[Sequence[float | None]], bounds: Sequence[Bounds], looks: Sequence[int]) -> Decision:
+def decide(
+    differences: Sequence[Sequence[float | None]], bounds: Sequence[Hypotheses], looks: Sequence[int]
+) -> Decision:
     """Decide a claim at the first look that can.
 
     Args:
@@ -87,7 +89,7 @@ def decide(differences: Sequence[Sequence[float | None]], bounds: Sequence[Bound
     return Decision("undecided", seeds=complete, detectable=_detectable(differences, looks[-1]))
 
 
-def at_look(values: Floats, bounds: Sequence[Bounds]) -> Decision | None:
+def at_look(values: Floats, bounds: Sequence[Hypotheses]) -> Decision | None:
     """Decide at one look from `values[comparison, seed]`; a comparison with a NaN is not run. None: undecided."""
     n = values.shape[1]
     mean, error = values.mean(axis=1), values.std(axis=1, ddof=1) / math.sqrt(n)

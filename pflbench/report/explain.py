@@ -16,7 +16,7 @@ from pflbench.report import table_facts
 from pflbench.report.extra_rows import extra
 from pflbench.report.holdings import FederationSummary
 from pflbench.report.layout import lay_out
-from pflbench.report.methods import Docstring, of_method, of_source
+from pflbench.report.methods import Docstring, docstring_of, of_method
 from pflbench.report.reading import Shelf, readable
 from pflbench.report.table import CellValue
 from pflbench.report.text import number
@@ -116,7 +116,7 @@ class Explanation:
         if not is_reference(name):
             return of_method(name)
         source = stored_source(self.cell, self.shelf)
-        return None if source is None else of_source(source, split_reference(name)[1])
+        return None if source is None else docstring_of(source, split_reference(name)[1])
 
     @property
     def sends(self) -> bool:
@@ -131,7 +131,7 @@ class Explanation:
         table, grid = self.table, dict.fromkeys(self.table.places, self.value)
         lines = [
             table_facts.scored_models(table.cells),
-            table_facts.scored_clients(table),
+            table_facts.clients_line(table),
             table_facts.seed_line(table.cells, [self.value], table.spread if table.shows_spread else None),
             table_facts.rounds_trained(table),
             table_facts.chains(table),

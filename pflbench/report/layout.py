@@ -296,12 +296,16 @@ def _facts(of: Filled) -> Iterator[Fact]:
     yield from facts("scores", table_facts.unlike_seeds(table, grid), severity="warning")
     yield from facts(
         "scores",
-        table_facts.scored_clients(table),
+        table_facts.clients_line(table),
         table_facts.unweighted_means(table, grid),
         table_facts.left_out(table, grid),
     )
     yield from facts(
-        "rounds", table_facts.rounds_trained(table), table_facts.chains(table), *gaps, *table_facts.recent(table, grid)
+        "rounds",
+        table_facts.rounds_trained(table),
+        table_facts.chains(table),
+        *gaps,
+        *table_facts.recent_lines(table, grid),
     )
     yield from facts("scores", *table_facts.choices(table), *table_facts.chosen_on_test(table, grid))
     yield from facts("sources", *table_facts.unprinted(grid, titles))

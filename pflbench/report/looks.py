@@ -84,11 +84,11 @@ def looks(labels: Iterable[str]) -> dict[str, Look]:
         color = _METHODS[of] if of in _METHODS else free[at] if at < len(free) else at
         place = list(_METHODS).index(of) if of in _METHODS else at
         variant = sorted(rows[of], key=lambda one: _plain(one) != family(one)).index(label)
-        found[label] = look(color, place, variant, marked=len(ordered) > len(_MARKERS))
+        found[label] = row_look(color, place, variant, marked=len(ordered) > len(_MARKERS))
     return found
 
 
-def look(color: int, place: int, variant: int = 0, *, marked: bool = False) -> Look:
+def row_look(color: int, place: int, variant: int = 0, *, marked: bool = False) -> Look:
     """Look of the `variant`-th row of a family; `color`: a place in `COLORS`; `place`: the family's among all.
 
     No two of 768 families whose color is their place have color, line and marker in common, nor two of the first 96

@@ -104,10 +104,10 @@ def of_method(name: str) -> Docstring | None:
         text = source_file(reference).read_text(encoding="utf-8")
     except (PflbenchError, OSError, UnicodeDecodeError):
         return None
-    return of_source(text, split_reference(reference)[1])
+    return docstring_of(text, split_reference(reference)[1])
 
 
-def of_source(text: str, name: str) -> Docstring | None:
+def docstring_of(text: str, name: str) -> Docstring | None:
     """Docstrings of a module and of its class of this name; None if it is no Python."""
     try:
         tree = ast.parse(text)

@@ -164,7 +164,7 @@ def _by_column(found: Mapping[str, Iterable[str]]) -> str:
     return "; ".join(f"{name}: {', '.join(texts)}" for name, texts in found.items())
 
 
-def scored_clients(table: Expansion) -> str:
+def clients_line(table: Expansion) -> str:
     """Clients that are scored, and how their accuracies are averaged."""
     cells = [cell for cell in table.cells if not _on_test_set(cell.stage, cell.needed[0])]
     lines = grouped(
@@ -229,7 +229,7 @@ def chain_in_words(run: RunSpec) -> str:
     return ", then ".join(f"{link.method.name} in {count(link.rounds, 'round')}" for link in run.after)
 
 
-def recent(table: Expansion, grid: Grid) -> list[str]:
+def recent_lines(table: Expansion, grid: Grid) -> list[str]:
     """Means and ranges over the last scored rounds of cells that show the last one alone."""
     means: dict[str, list[str]] = {}
     steps: list[tuple[float, str]] = []

@@ -14,7 +14,7 @@ from pflbench.report.reading import WINDOW, Shelf, average, by_client, by_round,
 from pflbench.spec import RunSpec
 from pflbench.stages import Shown
 from pflbench.suite.cells import Cell, ReadAs
-from pflbench.suite.tuning import judged_by, text
+from pflbench.suite.tuning import judged_by, set_text
 
 
 class TriedPoint(NamedTuple):
@@ -111,7 +111,7 @@ class Edge(NamedTuple):
     which: str
 
     def __str__(self) -> str:
-        return f"{self.key} = {text(self.value)} is the {self.which}"
+        return f"{self.key} = {set_text(self.value)} is the {self.which}"
 
 
 def edges(values: Mapping[str, Any], tried: Mapping[str, Iterable[Any]]) -> list[Edge]:

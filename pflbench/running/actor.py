@@ -31,7 +31,7 @@ from pflbench.errors import PflbenchError, UsageError
 from pflbench.names import Places
 from pflbench.running import provenance, stopping
 from pflbench.running.allocator import tune_allocator
-from pflbench.running.checkpoint import code
+from pflbench.running.checkpoint import package_digest
 from pflbench.running.datasets import DataCheck
 from pflbench.running.local import Throttle
 from pflbench.running.task import Done, Environment, Task, run_task
@@ -42,7 +42,7 @@ Message = Any
 
 
 @dataclass(frozen=True)
-class Order:
+class SlotInput:
     """A task as a slot is told it: `Task`'s fields, and the user's code."""
 
     specs: list[RunSpec]
@@ -61,7 +61,7 @@ class Order:
         )
 
     @classmethod
-    def read(cls, text: str) -> Order:
+    def read(cls, text: str) -> SlotInput:
         """Parse the JSON of `of`."""
         return TypeAdapter(cls).validate_json(text)
 
@@ -96,12 +96,12 @@ class Slot:
         check, lacks = DataCheck(self.env.data_root), []
         for text in samples:
             try:
-                task = Order.read(text).task()
+                task = SlotInput.read(text).task()
                 lacks.append(list(check.problems(task.specs[0], task.places)))
             except PflbenchError as error:
                 lacks.append([str(error)])
         versions = provenance.versions()
-        here = {"code": code(), **{name: str(versions[name]) for name in ("pflbench", "torch")}}
+        here = {"code": package_digest(), **{name: str(versions[name]) for name in ("pflbench", "torch")}}
         return {"host": platform.node(), "versions": here, "lacks": lacks}
 
     def train(self, text: str) -> Iterator[Message]:
@@ -123,7 +123,7 @@ class Slot:
         stopping.request()
 
     def _train(self, text: str, messages: queue.SimpleQueue[Message]) -> None:
-        order = Order.read(text)
+        order = SlotInput.read(text)
         try:
             with tempfile.TemporaryDirectory(prefix="pflbench-") as folder:
                 env = replace(self.env, results=Path(folder), checkpoints=cache_folder() / "ray")

@@ -38,7 +38,7 @@ def _made_on(result: RunResult) -> str:
     return f"{device}, torch {torch}, commit {commit[:12]}"
 
 
-def scored_often(provenance: Mapping[str, Any], spec: RunSpec, every: int | None) -> bool:
+def often_enough(provenance: Mapping[str, Any], spec: RunSpec, every: int | None) -> bool:
     """True if a finished run of this provenance was scored as often as `every` requests (None: no request)."""
     if not every or every >= spec.rounds:
         return True

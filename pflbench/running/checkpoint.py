@@ -111,7 +111,7 @@ class Checkpoints:
             Stopped: An end was asked for.
         """
         rounds, now = walked.rounds + simulation.rounds, self.clock()
-        stop = stopping.requested()
+        stop = stopping.end_requested()
         if stop or self.every.over(rounds - self._last[0], now - self._last[1]):
             self._write(rounds, walked, simulation)
             self._last = rounds, self.clock()
@@ -190,7 +190,7 @@ def tell_unread(folder: Path) -> None:
 
 
 @cache
-def code() -> str:
+def package_digest() -> str:
     """A digest of this package's own code, which a dirty checkout's commit does not name."""
     found = hashlib.sha256()
     for path in sorted(set(FOLDER.rglob("*.py")) - set((FOLDER / "benchmarks").rglob("*"))):  # which wheels have in it
@@ -203,7 +203,7 @@ def conditions(device: str) -> dict[str, Any]:
     versions = provenance.versions()
     return {
         "commit": provenance.checkout()["commit"],
-        "code": code(),
+        "code": package_digest(),
         **{name: versions[name] for name in ("pflbench", "torch", "numpy")},
         "device": provenance.device_name(device),
     }

@@ -25,12 +25,12 @@ from pydantic import TypeAdapter
 
 from pflbench.errors import UsageError
 from pflbench.running import local, provenance, stopping, training
-from pflbench.running.actor import Order, Slot
-from pflbench.running.checkpoint import code
-from pflbench.running.events import Note, OnEvent, Training
+from pflbench.running.actor import Slot, SlotInput
+from pflbench.running.checkpoint import package_digest
+from pflbench.running.events import Notice, OnEvent, Training
 from pflbench.running.execution import Execution
 from pflbench.running.sharing import Shared, longest_first
-from pflbench.running.task import Done, Environment, Task, keep
+from pflbench.running.task import Done, Environment, Task, store_result
 from pflbench.store import leases
 from pflbench.store.header import Unfit
 from pflbench.store.runfile import RunFile
@@ -152,7 +152,7 @@ def _slots(ray: Any, execution: Execution, own: bool, on_event: OnEvent) -> int:
             raise UsageError(f"--executor ray: {there} has no room for an actor with {_each(execution)}.")
         return min(slots or room, room)
     if slots > room:
-        on_event(Note(f"The cluster has room for {room} of {slots} actors now; the others start once it has more."))
+        on_event(Notice(f"The cluster has room for {room} of {slots} actors now; the others start once it has more."))
     return slots
 
 
@@ -205,7 +205,7 @@ class _Driver:
 
     def __post_init__(self) -> None:
         self.shared.on_done = self._done
-        self.samples = {_sample(task): Order.of(task) for task in reversed(self.shared.waiting)}
+        self.samples = {_sample(task): SlotInput.of(task) for task in reversed(self.shared.waiting)}
         self.actors: list[_Actor] = []
         self.deaths: dict[Task, list[int]] = {}
         """Numbers of the actors that died of a task."""
@@ -278,7 +278,7 @@ class _Driver:
         for sentence in dict.fromkeys(text for several in told["lacks"] for text in several):
             if (said := f"{told['host']}: {sentence}") not in self.told:
                 self.told.add(said)
-                self.on_event(Note(said))
+                self.on_event(Notice(said))
 
     def _dismiss(self, actor: _Actor, why: str) -> None:
         self.actors.remove(actor)
@@ -322,7 +322,7 @@ class _Driver:
 
     def _hand_out(self) -> None:
         """A task for each idle actor, as far as it has the data for one."""
-        if stopping.requested():
+        if stopping.end_requested():
             for actor in self.actors:
                 if actor.task is not None and actor.number not in self.stopped:
                     self.stopped.add(actor.number)
@@ -336,7 +336,7 @@ class _Driver:
             if actor.task is not None:
                 self.told.discard("waiting")
                 self.on_event(local.Progress(actor.task, None))
-                actor.messages = actor.handle.train.remote(Order.of(actor.task))
+                actor.messages = actor.handle.train.remote(SlotInput.of(actor.task))
 
     def _once_more(self, actor: _Actor) -> Task | None:
         """A task of which another actor died, or this one where no other can train it."""
@@ -401,7 +401,7 @@ class _Driver:
                 with tempfile.TemporaryDirectory(prefix="pflbench-") as folder:
                     path = Path(folder) / f"{id}.parquet"
                     path.write_bytes(files[id])
-                    dones.append(keep(RunFile(path).read(id), self.env, detail))
+                    dones.append(store_result(RunFile(path).read(id), self.env, detail))
             except (Unfit, OSError, KeyError) as error:
                 dones.append(Done(specs[id], "error", f"what its actor sent cannot be read: {error}"))
         return dones
@@ -422,4 +422,4 @@ def _has(actor: _Actor, task: Task) -> bool:
 def _here() -> Mapping[str, str]:
     """The versions that actors must have, too."""
     versions = provenance.versions()
-    return {"code": code(), **{name: str(versions[name]) for name in ("pflbench", "torch")}}
+    return {"code": package_digest(), **{name: str(versions[name]) for name in ("pflbench", "torch")}}

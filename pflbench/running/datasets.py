@@ -15,7 +15,7 @@ from pflbench.data.root import data_root
 from pflbench.data.source import Dataset
 from pflbench.errors import DataMissing, PflbenchError
 from pflbench.names import Places
-from pflbench.running.events import Counted, Note, OnEvent, unheard
+from pflbench.running.events import Counted, Notice, OnEvent, unheard
 from pflbench.running.execution import Execution
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
@@ -96,7 +96,7 @@ def count_datasets(
             on_event(Counted(known.dataset, _count(dataset, results, data_root(execution.data_dir))))
         except DataMissing as error:
             missing.append(f"{known.dataset} cannot be counted. {' '.join(str(error).split())}")
-            on_event(Note(missing[-1], lacking=True))
+            on_event(Notice(missing[-1], lacking=True))
     return missing
 
 

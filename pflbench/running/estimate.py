@@ -31,7 +31,7 @@ from pflbench.methods.base import Batch, Draw, Round
 from pflbench.names import Places
 from pflbench.running import build
 from pflbench.running.allocator import tune_allocator
-from pflbench.running.machine import Gradient, Trial, file, keep, processor, trial_key
+from pflbench.running.machine import Gradient, RunSeconds, file, keep_measurements, processor, trial_key
 from pflbench.running.process import cause_of_death, serving
 from pflbench.spec import RunSpec
 from pflbench.units import count, duration
@@ -221,7 +221,7 @@ def measure(unknown: Sequence[Unknown], root: Path, say: Callable[[str], None]) 
     what += [f"a round of {count(len(tried), 'run')}"] if tried else []
     about = duration(max(1.0, SECONDS * len(networks) + TRIAL * len(tried)))
     say(f"Measuring on one core how long training takes ({'; '.join(what)}): about {about}.")
-    found: dict[str, Gradient | Trial] = _gradients(networks)
+    found: dict[str, Gradient | RunSeconds] = _gradients(networks)
     for key, one in tried.items():
         told = _tried(one, root)
         if isinstance(told, str):
@@ -229,14 +229,14 @@ def measure(unknown: Sequence[Unknown], root: Path, say: Callable[[str], None]) 
         else:
             found[key] = told
     try:
-        keep(processor(), found)
+        keep_measurements(processor(), found)
     except OSError as error:
         why = f"what was measured cannot be kept in {str(file())!r} ({error.strerror or error})"
         reasons |= {spec.id: why for spec in (*networks.values(), *(one.spec for one in tried.values()))}
     return reasons
 
 
-def _gradients(networks: Mapping[str, RunSpec]) -> dict[str, Gradient | Trial]:
+def _gradients(networks: Mapping[str, RunSpec]) -> dict[str, Gradient | RunSeconds]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as runs are trained
     try:
@@ -266,13 +266,13 @@ def _gradient(spec: RunSpec) -> float:
     return median(took)
 
 
-def _tried(one: Unknown, root: Path) -> Trial | str:
+def _tried(one: Unknown, root: Path) -> RunSeconds | str:
     """Cost of a trial, or the reason it is unknown. Measured in a subprocess, because user code may hang or exit."""
     with serving(_serve, one, root) as (pipe, process):
         if not pipe.poll(LIMIT):
             return f"a round of {CLIENTS} clients takes more than {duration(LIMIT)}"
         try:
-            told: Trial | str = pipe.recv()
+            told: RunSeconds | str = pipe.recv()
         except (EOFError, OSError):
             process.join()
             return cause_of_death(process.exitcode or 0).rstrip(".")
@@ -292,7 +292,7 @@ def _serve(pipe: Connection, one: Unknown, root: Path) -> None:
         pipe.send(f"{type(error).__name__}: {error}".rstrip("."))
 
 
-def try_out(one: Unknown, root: Path) -> Trial:
+def try_out(one: Unknown, root: Path) -> RunSeconds:
     """Train a few clients of a run for two rounds, score them, and scale to the run's cohort and scored clients.
 
     Raises:
@@ -314,7 +314,7 @@ def try_out(one: Unknown, root: Path) -> Trial:
     ended = time.process_time()
     asked = 1.0 if method.joins == "everyone" else spec.cohort / clients
     scored = [len(scored_clients(s, np.asarray(federation.training))) for s in (spec.scoring, scoring)]
-    return Trial(
+    return RunSeconds(
         loading=steps[0] - begun,
         round=asked * min(steps[1] - steps[0], steps[2] - steps[1]),
         scoring=(ended - steps[2]) * scored[0] / max(1, scored[1]),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Note:
+class Notice:
     """Something to know before training or measuring begins. `lacking`: runs are left out for want of it."""
 
     text: str
@@ -67,7 +67,7 @@ class Counted:
         return f"{self.dataset}: {sizes}{', counted before' if self.earlier else ''}."
 
 
-Event: TypeAlias = "Note | Counted | Training | Progress | Waiting | Done"
+Event: TypeAlias = "Notice | Counted | Training | Progress | Waiting | Done"
 OnEvent = Callable[[Event], None]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pflbench.running import cluster, slurm, training
 from pflbench.running.datasets import count_datasets, shown_by
-from pflbench.running.events import Note, OnEvent, unheard
+from pflbench.running.events import Notice, OnEvent, unheard
 from pflbench.running.execution import Execution, Executor
 from pflbench.running.training import Elsewhere, Outcome, Work
 from pflbench.selection import Selection
@@ -43,7 +43,7 @@ def run(
     asked = parts([suite for suite in suites if suite.document().row], part)
     missing = count_datasets(suites, part, results, execution, on_event, dry=dry)
     for sentence in filter(None, (shown_by(suite, part, results) for suite in suites)):
-        on_event(Note(sentence))
+        on_event(Notice(sentence))
     if not asked:
         return Outcome([], missing, {}, {})
     outcome = train(_work_of(asked), results, execution, on_event, dry=dry)

@@ -148,7 +148,7 @@ class _Says:
 
 def is_over(dones: list[Done], fail_fast: bool) -> bool:
     """True if nothing more is to start."""
-    return stopping.requested() or any(d.fatal or (fail_fast and d.status != "done") for d in dones)
+    return stopping.end_requested() or any(d.fatal or (fail_fast and d.status != "done") for d in dones)
 
 
 class Throttle:
@@ -241,7 +241,7 @@ class _Pool:
             worker.process.join()
             reason = cause_of_death(worker.process.exitcode or 0)
             workers[workers.index(worker)] = self._start(worker.slot)
-            if worker.task not in self.died and not stopping.requested():
+            if worker.task not in self.died and not stopping.end_requested():
                 self.died[worker.task] = worker.slot
                 self.shared.again.append(worker.task)
                 warnings.warn(f"{worker.task}: {reason} It is tried once more.", stacklevel=2)

@@ -28,7 +28,7 @@ class Gradient(TypedDict):
     seconds_per_client_step: float
 
 
-class Trial(TypedDict):
+class RunSeconds(TypedDict):
     """Seconds that a run needs on one core: before its first round, for a round, and for scoring once."""
 
     loading: float
@@ -50,7 +50,7 @@ def seconds_per_example(device: str | None = None) -> dict[str, float]:
     return {name: one["seconds_per_client_step"] / one["batch"] for name, one in known if one.get("batch")}
 
 
-def trials() -> dict[str, Trial]:
+def trials() -> dict[str, RunSeconds]:
     """Costs of trials on this machine's processor, by `trial_key`."""
     return {key: one for key, one in measured().items() if "scoring" in one}
 
@@ -63,7 +63,7 @@ def trial_key(spec: RunSpec) -> str:
 def measured(device: str | None = None) -> dict[str, Any]:
     """All that was measured last on a device given by name (default: this machine's processor), and is whole."""
     known = _read().get(device or processor(), {})
-    kinds = [one.__annotations__.keys() for one in (Gradient, Trial)]
+    kinds = [one.__annotations__.keys() for one in (Gradient, RunSeconds)]
     return {
         key: one
         for key, one in (known.items() if isinstance(known, dict) else ())
@@ -71,7 +71,7 @@ def measured(device: str | None = None) -> dict[str, Any]:
     }
 
 
-def keep(device: str, measurements: Mapping[str, Gradient | Trial]) -> None:
+def keep_measurements(device: str, measurements: Mapping[str, Gradient | RunSeconds]) -> None:
     """Keep new measurements; earlier ones of other networks, runs and devices stay. Raises `OSError`."""
     write_json(file(), _read() | {device: measured(device) | dict(measurements)})
 

@@ -199,7 +199,7 @@ class Models:
             told = {name: record[name] for name in TOLD if record.get(name) is not None}
             whole = {"run": spec.id, **told, "files": self._files[index], "spec": spec.model_dump(mode="json")}
             try:
-                models.publish(self._folders[index], self.results, spec.id, whole)
+                models.publish_models(self._folders[index], self.results, spec.id, whole)
                 del self._folders[index]
             except (OSError, StoreError) as error:
                 problem = error_text(error)

@@ -17,7 +17,7 @@ from pflbench.console import Console
 from pflbench.errors import UsageError
 from pflbench.names import Places
 from pflbench.running.datasets import DataCheck, shown_by, to_count
-from pflbench.running.events import Note, OnEvent, unheard
+from pflbench.running.events import Notice, OnEvent, unheard
 from pflbench.running.machine import processor, seconds_per_example, trial_key, trials
 from pflbench.running.shards import in_shard
 from pflbench.selection import Selection
@@ -255,7 +255,7 @@ def _measured(tables: Sequence[TablePlan], root: Path, on_event: OnEvent) -> tup
                 for piece, where in _pieces(spec, places):
                     one = Unknown(piece, where, line.lacks)
                     kinds.setdefault(piece.group(), (f"{line.column} · {line.label}", one))
-    reasons = measure([one for _, one in kinds.values()], root, lambda text: on_event(Note(text)))
+    reasons = measure([one for _, one in kinds.values()], root, lambda text: on_event(Notice(text)))
     named = {one.spec.id: name for name, one in kinds.values()}
     return tuple(f"The time of {named[id]} is unknown: {why}." for id, why in reasons.items())
 

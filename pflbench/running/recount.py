@@ -16,7 +16,7 @@ from pflbench.store.upgrade import Step
 TITLE = "given the costs of their clients"
 
 
-def lacking(store: Store) -> list[str]:
+def uncounted_runs(store: Store) -> list[str]:
     """Ids of the stored runs whose costs were not counted and may be: finished ones of methods that pflbench has."""
     return [run.spec.id for run in store.list() if _may_count(run.spec, run.provenance, run.failure)]
 

@@ -27,7 +27,7 @@ from pflbench.data.root import cache_folder
 from pflbench.errors import UsageError
 from pflbench.output import plain
 from pflbench.running import stopping, training
-from pflbench.running.events import Event, Note, Training
+from pflbench.running.events import Event, Notice, Training
 from pflbench.running.execution import Execution
 from pflbench.running.follow import absolute
 from pflbench.running.local import Progress
@@ -51,7 +51,7 @@ CHECKPOINTS = Interval(seconds=600)
 
 
 @dataclass(frozen=True)
-class Order:
+class JobInput:
     """Input of a job: the fields of `training.Work`, the results folder, and the execution.
 
     `before`: by run id, the provenance of what was stored when the jobs were submitted: what differs from it was made
@@ -112,7 +112,7 @@ def drain(text: str) -> None:
         UsageError: What is to be trained cannot be built here.
         StoreError: The results cannot be written.
     """
-    order = TypeAdapter(Order).validate_json(text)
+    order = TypeAdapter(JobInput).validate_json(text)
     ends = _ends()
     put_back = signal.getsignal(ends)
     for places in order.places.values():
@@ -158,7 +158,7 @@ def submit(work: training.Work, before: Mapping[str, Any], results: Path, execut
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)  # submitit runs what lies in it
     executor = _executor(folder, execution)
-    order = Order(
+    order = JobInput(
         list(work.specs),
         {id: dict(one) for id, one in work.places.items()},
         dict(work.names),
@@ -167,7 +167,7 @@ def submit(work: training.Work, before: Mapping[str, Any], results: Path, execut
         results.absolute(),
         _in_job(execution),
     )
-    text = TypeAdapter(Order).dump_json(order).decode()
+    text = TypeAdapter(JobInput).dump_json(order).decode()
     number = min(execution.slots or JOBS, len(work.specs))
     try:
         return Jobs(executor.map_array(drain, [text] * number), folder)
@@ -237,7 +237,7 @@ def train(handed: training.Handed) -> tuple[list[Done], list[str]]:
     work, results, execution, on_event, before, settled = handed
     jobs = submit(work, before, results, execution)
     number = count(len(jobs.several), "Slurm job")
-    on_event(Note(f"Submitted {number}; `scancel {jobs.name}` ends them. Logs: {jobs.folder}"))
+    on_event(Notice(f"Submitted {number}; `scancel {jobs.name}` ends them. Logs: {jobs.folder}"))
     if not execution.wait:
         return [], []
     tasks = tuple(Task((spec,), work.places.get(spec.id, {})) for spec in work.specs)
@@ -257,7 +257,7 @@ def train(handed: training.Handed) -> tuple[list[Done], list[str]]:
             if left:
                 time.sleep(PAUSE)
     except KeyboardInterrupt:
-        on_event(Note(f"The jobs go on; `scancel {jobs.name}` ends them."))
+        on_event(Notice(f"The jobs go on; `scancel {jobs.name}` ends them."))
         raise
     if not left:
         return dones, []

@@ -52,7 +52,7 @@ def heard() -> int:
     return 0 if _flag is None else int(_flag.value)
 
 
-def requested() -> bool:
+def end_requested() -> bool:
     """True if an end was requested."""
     return _flag is not None and bool(_flag.value)
 

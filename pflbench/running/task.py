@@ -26,7 +26,7 @@ from pflbench.methods.base import Method
 from pflbench.models.network import Network
 from pflbench.result import RunResult, Score
 from pflbench.running import build, checkpoint, provenance
-from pflbench.running.again import apart, scored_often
+from pflbench.running.again import apart, often_enough
 from pflbench.running.allocator import limited, tidy
 from pflbench.running.execution import Execution
 from pflbench.running.follow import Follower, destination
@@ -429,10 +429,10 @@ def _store(
     if guards := sum(m.value for m in outcome.metrics if m.name == "guards" and m.round == spec.rounds):
         record = record | {"guards": int(guards)}
     result = RunResult(spec, outcome.scores, record, failure, outcome.metrics)
-    return keep(result, env, detail, None if failure else models)
+    return store_result(result, env, detail, None if failure else models)
 
 
-def keep(result: RunResult, env: Environment, detail: str = "", models: Models | None = None) -> Done:
+def store_result(result: RunResult, env: Environment, detail: str = "", models: Models | None = None) -> Done:
     """Store a run that was trained, here or elsewhere, unless a finished result is there that is not to be replaced.
 
     With its models, a finished result always stays, and they are kept only if its scores are the same to the last bit.
@@ -481,7 +481,7 @@ def _beside(result: RunResult, there: Stored, store: Store, env: Environment, mo
         stays = f"{_DIFFER.format(different)} The stored result is kept; `--redo always` replaces it."
         seconds = float(result.provenance["wall_seconds"])
         return Done(result.spec, "error", stays, seconds=seconds, headline="scores differ, stored result kept,")
-    if scored_often(there.provenance, result.spec, env.evaluate_every):
+    if often_enough(there.provenance, result.spec, env.evaluate_every):
         return Done(result.spec, "done", headline=headline(result.scores), elsewhere=True)
     return None
 
@@ -512,7 +512,7 @@ def _keep_models(result: RunResult, there: RunResult, env: Environment, models: 
     """
     if different := bits_apart(result, there):
         return Done(result.spec, "error", _OTHER_MODELS.format(different))
-    if not scored_often(there.provenance, result.spec, env.evaluate_every):
+    if not often_enough(there.provenance, result.spec, env.evaluate_every):
         _write(result, Store(env.results), models)
     models.publish(result.spec, result.provenance)
     seconds = float(result.provenance["wall_seconds"])

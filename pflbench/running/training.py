@@ -14,9 +14,9 @@ from pflbench import names
 from pflbench.data.root import data_root
 from pflbench.names import Places
 from pflbench.running import build, conformance, local, stopping
-from pflbench.running.again import scored_often
+from pflbench.running.again import often_enough
 from pflbench.running.datasets import DataCheck
-from pflbench.running.events import Note, OnEvent, Training, unheard
+from pflbench.running.events import Notice, OnEvent, Training, unheard
 from pflbench.running.execution import Execution, check_on_device, choose_devices
 from pflbench.running.provenance import device_name
 from pflbench.running.shards import in_shard
@@ -157,7 +157,7 @@ def train(
     """
     asked_for, work = work.specs, work._replace(specs=in_shard(work.specs, work.places, execution.shard))
     if asked_for and not work.specs:
-        on_event(Note(f"Shard {execution.shard} has no run: there are more shards than groups of seeds."))
+        on_event(Notice(f"Shard {execution.shard} has no run: there are more shards than groups of seeds."))
     store = Store(results, mends=not dry)
     asked = _asked(work, store, execution, on_event)
     _check(asked.runnable, work, execution)
@@ -180,7 +180,7 @@ def train(
         dones, problems = (elsewhere or _here)(handed)
         problems = [*asked.problems, *problems]
         _tell_bare(_done_elsewhere(dones), store, execution, on_event)
-        return asked._replace(dones=dones, problems=problems, stopped=stopping.requested(), waited=execution.wait)
+        return asked._replace(dones=dones, problems=problems, stopped=stopping.end_requested(), waited=execution.wait)
 
 
 def _check(specs: Sequence[RunSpec], work: Work, execution: Execution) -> None:
@@ -239,7 +239,7 @@ def _settled(store: Store, before: Mapping[str, Mapping[str, object] | None], ex
             return None
         if now.failure is not None:
             return Done(spec, "failed", now.failure, elsewhere=True)
-        often = scored_often(now.provenance, spec, execution.evaluate_every)
+        often = often_enough(now.provenance, spec, execution.evaluate_every)
         return Done(spec, "done", elsewhere=True) if often else None
 
     return settled
@@ -253,13 +253,13 @@ def _asked(work: Work, store: Store, execution: Execution, on_event: OnEvent) ->
     wanted = {"missing": ("missing",), "failed": ("missing", "failed"), "always": ("missing", "failed", "done")}
     todo = [by_id[id] for id, state in states.items() if state in wanted[execution.redo]]
     done, failed = (sum(state == one for state in states.values()) for one in ("done", "failed"))
-    on_event(Note(f"{count(len(states), 'run')}: {done} done, {failed} failed before, {len(todo)} to do."))
+    on_event(Notice(f"{count(len(states), 'run')}: {done} done, {failed} failed before, {len(todo)} to do."))
     if execution.redo != "always":
         _tell_bare(_in_state(states, "done"), store, execution, on_event)
     lacks = _lacking(todo, work, execution)
     problems = list(dict.fromkeys(chain(*lacks.values())))
     if problems:  # one message for all that is missing
-        on_event(Note("\n".join(problems), lacking=True))
+        on_event(Notice("\n".join(problems), lacking=True))
     left = [by_id[id] for id in _in_state(states, "failed")] if execution.redo == "missing" else []
     earlier = {spec: store.read(spec.id).failure or "" for spec in left}
     return Outcome([spec for spec in todo if not lacks[spec]], problems, earlier, work.names)
@@ -275,7 +275,7 @@ def _tell_bare(ids: Iterable[str], store: Store, execution: Execution, on_event:
         return
     done = (store.find(id) for id in ids)
     if bare := sum(models.find(store.root, run.ids) is None for run in done if run):
-        on_event(Note(f"{count(bare, 'finished run')} without models; --redo always trains again for them."))
+        on_event(Notice(f"{count(bare, 'finished run')} without models; --redo always trains again for them."))
 
 
 def _lacking(specs: Sequence[RunSpec], work: Work, execution: Execution) -> dict[RunSpec, tuple[str, ...]]:
@@ -290,7 +290,7 @@ def _state(store: Store, spec: RunSpec, evaluate_every: int | None) -> str:
     """State in the store; a finished run that was scored less often than requested now counts as missing."""
     state = store.status(spec.id)
     if state == "done" and evaluate_every:
-        return state if scored_often(store.read(spec.id).provenance, spec, evaluate_every) else "missing"
+        return state if often_enough(store.read(spec.id).provenance, spec, evaluate_every) else "missing"
     return state
 
 
@@ -315,8 +315,8 @@ def _hold(specs: Sequence[RunSpec], work: Work, on_event: OnEvent) -> None:
         for spec in {spec.group(): spec for spec in reversed(specs)}.values()
     )
     checking = "Checking {} against the contract of methods."
-    for name, verdict in conformance.hold(methods, lambda name: on_event(Note(checking.format(name)))):
+    for name, verdict in conformance.hold(methods, lambda name: on_event(Notice(checking.format(name)))):
         for remark in verdict.remarks[:1]:  # `pflbench check` has all
-            on_event(Note(f"{name} {remark}."))
+            on_event(Notice(f"{name} {remark}."))
         if verdict.warning:
             warnings.warn(f"{name}: {verdict.warning}.", stacklevel=2)

@@ -21,11 +21,11 @@ from pflbench.store.store import Store
 from pflbench.suite.cells import Reading
 from pflbench.suite.document import Suite
 from pflbench.suite.expand import row_labels
-from pflbench.suite.tuning import FINETUNE, Search, Trial, text
+from pflbench.suite.tuning import FINETUNE, Search, Trial, set_text
 from pflbench.units import count, seed_text
 
 
-class Verdict(NamedTuple):
+class TrialScore(NamedTuple):
     """A trial's accuracy on the validation rows in percent, the mean over its seeds; without one, why it has none.
 
     `failure` is empty where a run is not there yet. `seeds`: each seed's accuracy; `clients`: of a single seed, each
@@ -51,7 +51,7 @@ class Tuning:
     search: Search
     label: str
     target: str
-    rungs: tuple[Mapping[int, Verdict], ...]
+    rungs: tuple[Mapping[int, TrialScore], ...]
     command: str = ""
 
     @property
@@ -63,7 +63,7 @@ class Tuning:
     @property
     def missing(self) -> int:
         """Number of trials in the last rung that have neither a result nor a failure."""
-        return sum(verdict == Verdict(None) for verdict in self.rungs[-1].values())
+        return sum(verdict == TrialScore(None) for verdict in self.rungs[-1].values())
 
     @property
     def complete(self) -> bool:
@@ -120,7 +120,7 @@ class Tuning:
         search = self.search
         if search.guest:
             name = search.selected.info.reference.rpartition(":")[2]
-            sets = (f"{'' if key.startswith(FINETUNE) else f'{name}.'}{key}={text(v)}" for key, v in values.items())
+            sets = (f"{'' if key.startswith(FINETUNE) else f'{name}.'}{key}={set_text(v)}" for key, v in values.items())
             return [f"# Or: {' '.join(f'--set {one}' for one in sets)}"]
         if search.reading.read_as != "last":
             return [f'# And in the suite: [tune.read] {self.target} = "{search.reading.read_as}"']
@@ -140,7 +140,7 @@ class Tuning:
         if search.listed:
             tried = "the suite's points"
         else:
-            tried = " × ".join(f"{key} of {', '.join(map(text, choice))}" for key, choice in search.grid.items())
+            tried = " × ".join(f"{key} of {', '.join(map(set_text, choice))}" for key, choice in search.grid.items())
         return [
             f"# Column {search.column.id}, {count(first.rounds, 'round')}, {seeds}: "
             f"{self.rungs[-1][best].accuracy:.2f} % ({search.read}) on {100 * first.validation:g} % of the "
@@ -149,7 +149,7 @@ class Tuning:
         ]
 
 
-def _lead(verdicts: Mapping[int, Verdict]) -> str | None:
+def _lead(verdicts: Mapping[int, TrialScore]) -> str | None:
     """A sentence where the best trial's lead over the next is within noise: over seeds, or of one over clients."""
     ranked = _ranked(verdicts)
     if len(ranked) < 2:
@@ -161,7 +161,7 @@ def _lead(verdicts: Mapping[int, Verdict]) -> str | None:
     return within_noise(lead, first.clients, second.clients, "scored clients")
 
 
-def _ranked(verdicts: Mapping[int, Verdict]) -> list[int]:
+def _ranked(verdicts: Mapping[int, TrialScore]) -> list[int]:
     """The trials that have an accuracy, the best first, the first of equals."""
     found = {trial: verdict.accuracy for trial, verdict in verdicts.items() if verdict.accuracy is not None}
     return sorted(found, key=lambda trial: (-found[trial], trial))
@@ -187,7 +187,9 @@ def work_of_searches(found: Collection[Tuning]) -> Work:
     )
 
 
-def judged(suite: Suite, profile: str, searches: Collection[Search], store: Store, command: str = "") -> list[Tuning]:
+def tuning_outcomes(
+    suite: Suite, profile: str, searches: Collection[Search], store: Store, command: str = ""
+) -> list[Tuning]:
     """The outcome of each search, from the stored results of its trials. `command`: what is told to have found it."""
     shelf, labels = Shelf(store), row_labels(suite, profile)
     methods = {row.method for row in suite.document(profile).row}
@@ -201,36 +203,36 @@ def judged(suite: Suite, profile: str, searches: Collection[Search], store: Stor
     return found
 
 
-def _climbed(search: Search, shelf: Shelf) -> tuple[dict[int, Verdict], ...]:
+def _climbed(search: Search, shelf: Shelf) -> tuple[dict[int, TrialScore], ...]:
     """The verdicts of each rung, up to the first that lacks a result."""
-    there, found = list(range(len(search.trials))), list[dict[int, Verdict]]()
+    there, found = list(range(len(search.trials))), list[dict[int, TrialScore]]()
     for rung in range(len(search.trials[0].rungs)):
         if rung:
             there = sorted(_ranked(found[-1])[: search.rungs[rung].trials])
         if not there:
             break
         found.append({trial: _verdict(search.trials[trial].rungs[rung], search.reading, shelf) for trial in there})
-        if Verdict(None) in found[-1].values():
+        if TrialScore(None) in found[-1].values():
             break
     return tuple(found)
 
 
 def _name(tuning: Tuning, trial: Trial) -> str:
-    values = " ".join(f"{key}={text(value)}" for key, value in trial.values.items())
+    values = " ".join(f"{key}={set_text(value)}" for key, value in trial.values.items())
     return f"{tuning.search.column.id} {values} · {tuning.label}"
 
 
-def _verdict(runs: Sequence[RunSpec], reading: Reading, shelf: Shelf) -> Verdict:
+def _verdict(runs: Sequence[RunSpec], reading: Reading, shelf: Shelf) -> TrialScore:
     """Of a trial's runs, one for each seed: if one failed, the trial has."""
     results = [shelf.read(run) for run in runs]
     failures = [shelf.stored[run.id].failure for run in runs if shelf.failed(run)]
     there = [result for result in results if result is not None]
     if failures or len(there) < len(runs):
-        return Verdict(None, next((one for one in failures if one), ""))
+        return TrialScore(None, next((one for one in failures if one), ""))
     rounds = [scored(result, reading) for result in there]
     seeds = [float(average(one, reading, result).mean()) for one, result in zip(rounds, there, strict=True)]
     clients = 100 * by_client(rounds[0]).values.mean(axis=0) if len(there) == 1 else np.empty(0)
-    return Verdict(float(np.mean(seeds)), "", tuple(seeds), tuple(clients.tolist()))
+    return TrialScore(float(np.mean(seeds)), "", tuple(seeds), tuple(clients.tolist()))
 
 
 def check_scored_rounds(searches: Collection[Search], store: Store, evaluate_every: int | None) -> None:

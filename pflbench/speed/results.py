@@ -49,7 +49,7 @@ def better(ids: Sequence[str], rates: Mapping[str, Sequence[float]]) -> str:
     return max(ids, key=lambda id: median(rates[id]))
 
 
-class Comparison(NamedTuple):
+class MeasuredRow(NamedTuple):
     """A row, measured. `ratios`: how many times as fast, by pass, and their `ratio`; None where nothing is compared."""
 
     contender: str
@@ -59,14 +59,14 @@ class Comparison(NamedTuple):
     ratio: Range | None
 
 
-def compared(row: Pairing, rates: Mapping[str, Sequence[float]]) -> Comparison:
+def compared(row: Pairing, rates: Mapping[str, Sequence[float]]) -> MeasuredRow:
     """Compare within each pass."""
     chosen = better(row.of, rates)
     if not row.against:
-        return Comparison(chosen, spread(rates[chosen]), None, (), None)
+        return MeasuredRow(chosen, spread(rates[chosen]), None, (), None)
     against = better(row.against, rates)
     ratios = tuple(a / b for a, b in zip(rates[chosen], rates[against], strict=True))
-    return Comparison(chosen, spread(rates[chosen]), against, ratios, spread(ratios))
+    return MeasuredRow(chosen, spread(rates[chosen]), against, ratios, spread(ratios))
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Result:
     load: float | None = None
 
     @property
-    def lines(self) -> list[Comparison]:
+    def lines(self) -> list[MeasuredRow]:
         """The rows, measured."""
         rates = {id: timing.rates for id, timing in self.timings.items()}
         return [compared(row, rates) for row in self.field.rows]
@@ -279,7 +279,7 @@ def _keep(result: Result, warn: Say) -> None:
     batch, seconds = result.ready["workload"]["batch"], result.seconds_per_client_step
     try:
         measured = machine.Gradient(batch=batch, seconds_per_client_step=seconds)
-        machine.keep(result.machine, {result.network: measured})
+        machine.keep_measurements(result.machine, {result.network: measured})
     except OSError as error:
         file = str(machine.file())
         warn(f"Warning: `plan` will not know of this: {file!r} cannot be written ({error.strerror}).")

@@ -97,7 +97,7 @@ def read_footer(path: Path) -> Footer:
     from pflbench.store import schema
 
     with path.open("rb") as file:
-        footer = schema.read_footer(file)
+        footer = schema.parquet_footer(file)
         identity = files.identity(os.fstat(file.fileno()))
     groups = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
     return Footer(identity, decoded(footer.metadata), list(footer.schema.names), groups, footer)

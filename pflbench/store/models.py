@@ -26,19 +26,21 @@ Files = Mapping[str, Mapping[int, str]]
 """By stage and client (-1: scored on the federation's test rows), in which file its model is."""
 
 
-def folder(root: Path, id: str) -> Path:
+def models_folder(root: Path, id: str) -> Path:
     """Folder of the models of a run, in a results folder. Raises `ValueError` if the id is none."""
     return root / "models" / check_id(id)
 
 
 def link(root: Path, ids: Iterable[str]) -> Path | None:
     """The link that leads from a results folder to the models of a run; None if there is none."""
-    return next((path for path in (root / "models", *(folder(root, id) for id in ids)) if path.is_symlink()), None)
+    return next(
+        (path for path in (root / "models", *(models_folder(root, id) for id in ids)) if path.is_symlink()), None
+    )
 
 
 def find(root: Path, ids: Iterable[str]) -> Path | None:
     """The folder of a run's models, by its ids of now and of before; None: they were not kept. Follows no link."""
-    return next((path for id in ids if (path := folder(root, id)).is_dir() and not link(root, [id])), None)
+    return next((path for id in ids if (path := models_folder(root, id)).is_dir() and not link(root, [id])), None)
 
 
 def begin(root: Path, id: str) -> Path:
@@ -46,24 +48,24 @@ def begin(root: Path, id: str) -> Path:
     if (linked := link(root, [id])) is not None:
         raise OSError(errno.ELOOP, f"{str(linked)!r} is a link, which is not followed; move its folder here")
     _clear(root, id)
-    new = folder(root, id).with_name(f".{id}-{uuid.uuid4().hex[:8]}")
+    new = models_folder(root, id).with_name(f".{id}-{uuid.uuid4().hex[:8]}")
     new.mkdir(parents=True)
     return new
 
 
 def _clear(root: Path, id: str) -> None:
     """Remove what killed processes left of a run's models."""
-    for path in folder(root, id).parent.glob(f".{id}-*"):
+    for path in models_folder(root, id).parent.glob(f".{id}-*"):
         shutil.rmtree(path, ignore_errors=True)
 
 
-def publish(new: Path, root: Path, id: str, index: Mapping[str, Any]) -> None:
+def publish_models(new: Path, root: Path, id: str, index: Mapping[str, Any]) -> None:
     """Write the index, and let the folder appear as that of the run, in place of an older one. Raises `OSError`."""
     with (new / INDEX).open("wb") as file:
         file.write(json.dumps(index, indent=1).encode())
         files.sync(file)
     files.sync_folder(new)
-    final, older = folder(root, id), new.with_name(f"{new.name}-older")
+    final, older = models_folder(root, id), new.with_name(f"{new.name}-older")
     with suppress(FileNotFoundError):
         final.rename(older)
     new.rename(final)
@@ -113,7 +115,7 @@ def remove(root: Path, ids: Iterable[str]) -> None:
         if (path := link(root, [id])) is not None:
             linked.add(path)
             continue
-        shutil.rmtree(folder(root, id), ignore_errors=True)
+        shutil.rmtree(models_folder(root, id), ignore_errors=True)
         _clear(root, id)
     with suppress(OSError):
         (root / "models").rmdir()  # if they were the last
@@ -126,7 +128,7 @@ def copy(source: Path, root: Path, id: str) -> None:
 
     Raises `StoreError`.
     """
-    if folder(root, id).exists():
+    if models_folder(root, id).exists():
         return
     try:
         new = begin(root, id)
@@ -135,7 +137,7 @@ def copy(source: Path, root: Path, id: str) -> None:
                 kept = path.name == INDEX or path.name.endswith(ENDING)
                 if kept and stat.S_ISREG(path.lstat().st_mode):
                     shutil.copyfile(path, new / path.name)
-            new.rename(folder(root, id))
+            new.rename(models_folder(root, id))
         finally:
             shutil.rmtree(new, ignore_errors=True)
     except OSError as error:

@@ -23,7 +23,7 @@ _TRUE, _FALSE, _INT32, _INT64, _BINARY, _STRUCT = 1, 2, 5, 6, 8, 12
 """Types of fields."""
 
 
-def unpacked(file: IO[bytes], chunk: ColumnChunkMetaData) -> int:
+def unpacked_bytes(file: IO[bytes], chunk: ColumnChunkMetaData) -> int:
     """Return the bytes that a column chunk's pages unpack to. Raises `Unfit` and `OSError`."""
     start, size = chunk.data_page_offset, chunk.total_compressed_size
     if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < start:

@@ -260,13 +260,13 @@ def checked() -> Iterator[None]:
         raise Unfit(str(error)) from error
 
 
-def read_footer(file: IO[bytes]) -> pq.FileMetaData:
+def parquet_footer(file: IO[bytes]) -> pq.FileMetaData:
     """A file's footer. Raises `Unfit` or `OSError`."""
     with checked():
         return pq.read_metadata(file)
 
 
-class Content(NamedTuple):
+class OpenFile(NamedTuple):
     """A Parquet file that is open, and the positions of its columns of scores and run ids."""
 
     file: IO[bytes]
@@ -274,7 +274,7 @@ class Content(NamedTuple):
     columns: list[int]
 
     @classmethod
-    def of(cls, file: IO[bytes]) -> Content:
+    def of(cls, file: IO[bytes]) -> OpenFile:
         """The content of a file. Raises `Unfit`, also if rows of its columns may take more memory than their pages."""
         try:
             parquet = pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True, read_dictionary=_CODES)
@@ -296,7 +296,7 @@ class Content(NamedTuple):
             for chunk in map(group.column, self.columns):
                 if not 0 <= group.num_rows == chunk.num_values:
                     raise Unfit(f"{group.num_rows:,} rows with {chunk.num_values:,} values in a column")
-                size += pages.unpacked(self.file, chunk)
+                size += pages.unpacked_bytes(self.file, chunk)
         if size > _MOST_BYTES + _BYTES_OF_A_ROW * rows:
             raise Unfit(f"{rows:,} rows that unpack to {size:,} bytes")
         return self.parquet.read_row_groups(groups, names, use_threads=False)
@@ -307,17 +307,17 @@ def read_rows(file: IO[bytes]) -> pa.Table:
 
     Raises Arrow's exceptions if the file is damaged, `Unfit` if it unpacks to more than scores need, and `OSError`.
     """
-    content = Content.of(file)
+    content = OpenFile.of(file)
     return content.read(range(content.parquet.num_row_groups), SCORES.names)
 
 
 @lru_cache(maxsize=OPEN)
-def opened(path: Path, identity: files.Identity) -> Content:
+def opened(path: Path, identity: files.Identity) -> OpenFile:
     """The file that is there now, held open for the next of its runs; `identity` tells it from others of its name.
 
     Raises as `read_rows`, and `FileNotFoundError` if another took its name.
     """
-    content = Content.of(pa.OSFile(os.fspath(path)))  # which closes when nothing holds it any more
+    content = OpenFile.of(pa.OSFile(os.fspath(path)))  # which closes when nothing holds it any more
     if files.identity(path.stat()) != identity:
         raise FileNotFoundError(path)
     return content

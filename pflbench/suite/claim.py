@@ -78,7 +78,7 @@ class _File(TomlTable):
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RivalComparison:
     """One comparison of a claim: the cells of the row, and those of the rival, in the claim's order of columns.
 
     `rival`: empty where the row's own accuracy is claimed to grow. All tests but `grows` have one column.
@@ -133,7 +133,7 @@ def load(path: Path) -> list[Claim]:
     return claims
 
 
-def comparisons(claim: Claim, of: Expansion, *, partly: bool = False) -> list[Comparison]:
+def comparisons(claim: Claim, of: Expansion, *, partly: bool = False) -> list[RivalComparison]:
     """The comparisons of a claim in a suite: one for each rival and column, or group of columns for `grows`.
 
     `partly`: leave out rivals and columns that the suite lacks. Raises `UsageError` for a name that it lacks.
@@ -156,11 +156,11 @@ def _groups(claim: Claim, of: Expansion, partly: bool) -> list[list[TableColumn]
     return [group for group in groups if len(group) > 1]
 
 
-def _comparison(claim: Claim, of: Expansion, columns: Sequence[TableColumn], rival: str) -> Comparison:
+def _comparison(claim: Claim, of: Expansion, columns: Sequence[TableColumn], rival: str) -> RivalComparison:
     ours = tuple(_cell(of, claim, claim.row, one.id) for one in columns)
     theirs = tuple(_cell(of, claim, rival, one.id) for one in columns) if rival else ()
     name = columns[0].setting if len(columns) == 1 else columns[0].group
-    return Comparison(name or of.suite, rival, ours, theirs)
+    return RivalComparison(name or of.suite, rival, ours, theirs)
 
 
 def _place(claim: Claim, of: Expansion) -> str:

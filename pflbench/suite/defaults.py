@@ -33,7 +33,7 @@ def identified(raw: Raw) -> Raw:
     return raw | ({"row": rows} if rows else {})
 
 
-def filled(raw: Raw, path: Path) -> tuple[Raw, tuple[str, ...]]:
+def with_defaults(raw: Raw, path: Path) -> tuple[Raw, tuple[str, ...]]:
     """The content of a file, with all that it inherits, and with defaults; and those that runs or numbers depend on.
 
     Titles are ids by default, and the suite's name is that of the file.

@@ -13,7 +13,7 @@ import tomli
 from pflbench.data.root import data_root
 from pflbench.errors import UsageError, unknown
 from pflbench.package import FOLDER
-from pflbench.suite.defaults import filled, identified
+from pflbench.suite.defaults import identified, with_defaults
 from pflbench.suite.document import Suite, parse
 from pflbench.suite.expand import expand
 from pflbench.suite.inherit import Shape, extended_file, file_beside, inherited
@@ -174,7 +174,7 @@ def _read(path: Path, above: tuple[Path, ...]) -> _Read:
     if below is not None:
         document = below.suite.document()
         layer = document.layer.extended(complete.raw["suite"], document.suite.paper, complete.rows, complete.columns)
-    whole, defaults = filled(complete.raw, path)
+    whole, defaults = with_defaults(complete.raw, path)
     _known[path] = _Read(complete.raw, files, replace(parse(whole, path, layer), defaults=defaults))
     return _known[path]
 

@@ -256,7 +256,7 @@ def _row(rows: list[SelectedRow], method: str, document: Document, supplied: Use
     return selected
 
 
-def text(value: Any) -> str:
+def set_text(value: Any) -> str:
     """The value as `--set` takes it."""
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 

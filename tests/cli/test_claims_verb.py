@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import pflbench as pb
-from pflbench.running.machine import Gradient, keep, processor
+from pflbench.running.machine import Gradient, keep_measurements, processor
 
 Cli = Callable[..., Any]
 
@@ -52,7 +52,7 @@ def test_times_that_no_run_tells_are_measured_for_a_plan(cli: Cli, folder: Path)
     command = ("claims", "mine.toml")
     before = cli(*command).out
     assert " 4 runs" in before and "core-hours" not in before
-    keep(processor(), {"cnn2": Gradient(batch=30, seconds_per_client_step=30.0)})
+    keep_measurements(processor(), {"cnn2": Gradient(batch=30, seconds_per_client_step=30.0)})
     known = cli(*command, "--plan")
     assert known.code == 0 and re.search(r"4 runs, \d+\.\d core-hours", known.out) and known.err == ""
 

@@ -22,7 +22,7 @@ from pflbench.errors import UsageError
 from pflbench.report.methods import describe_method
 from pflbench.report.stored import named
 from pflbench.result import RunResult
-from pflbench.running.machine import Gradient, keep, processor
+from pflbench.running.machine import Gradient, keep_measurements, processor
 from pflbench.store import Store
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
@@ -253,7 +253,7 @@ def test_plan_says_what_it_knows_a_time_from(cli, two_runs: list[str]) -> None:
     assert known, "finished runs speak where nothing was measured"
     long = ("plan", *SHORT, "--seeds", "0-3", "--rounds", "9")
     assert "unknown" in cli(*long, "--no-measure").out
-    keep(processor(), {"cnn2": Gradient(batch=30, seconds_per_client_step=0.01)})
+    keep_measurements(processor(), {"cnn2": Gradient(batch=30, seconds_per_client_step=0.01)})
     assert re.search(r"fedavg .* s +measured\b", cli(*long).out)
 
 

@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 
 from pflbench import names
 from pflbench.engine.simulate import Setup, Simulation
-from pflbench.engine.states import States, compact
+from pflbench.engine.states import States, owned_copy
 from pflbench.errors import PflbenchError
 from pflbench.testing import Case, tiny_federation
 
@@ -90,7 +90,7 @@ def test_a_slice_does_not_keep_the_whole(tmp_path: Path) -> None:
     states[0] = torch.zeros(1000)[:3]
     assert states[0].untyped_storage().nbytes() == 12 and kept(states) == 0
     whole = torch.zeros(3)
-    assert compact(whole) is whole
+    assert owned_copy(whole) is whole
 
 
 def test_without_a_place_for_the_file_states_stay_in_memory(folder: Path) -> None:

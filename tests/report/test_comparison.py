@@ -14,7 +14,7 @@ import pytest
 import scipy.stats
 
 from pflbench.report.cells import read_seeds
-from pflbench.report.compare import CellRuns, Comparison, Name, Pair, Side, pair
+from pflbench.report.compare import CellRuns, ComparedResults, Comparison, Name, Pair, pair
 from pflbench.report.compare_text import CSV_COLUMNS, comparison_text
 from pflbench.report.reading import Shelf
 from pflbench.store import Store
@@ -72,7 +72,7 @@ def test_the_legend_counts_equal_scores_and_noise_apart(build: Build, tmp_path: 
     shaken = BEFORE + np.array([0.1, -0.1, 0.09, -0.12, -0.09])
     mine = found(build, tmp_path / "a", seeds(BEFORE))
     pairs = pair(NAME, mine, mine), pair(NAME, mine, found(build, tmp_path / "b", seeds(shaken)))
-    side = Side("before", 5, (), ("cpu",))
+    side = ComparedResults("before", 5, (), ("cpu",))
     said = comparison_text(Comparison(side, side, pairs))
     assert "Cells: same 2." in said
     assert '"Same": 1 with the same scores to the last bit, 1 within rounding or noise.' in said
@@ -109,7 +109,7 @@ def made(build: Build, folder: Path) -> Comparison:
     other = NAME._replace(row_title="A=B|c", row="second")
     third = NAME._replace(row_title="Third", row="third")
     pairs = (pair(NAME, low, high), pair(other, high, low), pair(third, low, low), pair(third, low, None))
-    side = Side("before", 5, ("c0ffee", "c1", "c2", "c3", "c4"), ("cpu",))
+    side = ComparedResults("before", 5, ("c0ffee", "c1", "c2", "c3", "c4"), ("cpu",))
     return Comparison(side, side, pairs)
 
 

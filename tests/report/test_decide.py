@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from pflbench.report.decide import ALPHA, Bounds, Decision, decide
+from pflbench.report.decide import ALPHA, Decision, Hypotheses, decide
 
 LOOKS = (3, 5)
-AT_LEAST_1 = Bounds(least=1.0)
+AT_LEAST_1 = Hypotheses(least=1.0)
 
 
 def by_scipy(values: list[list[float]], least: float) -> str | None:
@@ -34,7 +34,7 @@ def test_words_are_those_of_one_sided_t_tests(values: list[list[float]], least: 
     if any(np.std(one[:n]) < 1e-6 for one in values for n in LOOKS):
         return
     at = [by_scipy([one[:n] for one in values], least) for n in LOOKS]
-    found = decide(values, [Bounds(least=least)] * len(values), LOOKS)
+    found = decide(values, [Hypotheses(least=least)] * len(values), LOOKS)
     assert found.word == (at[0] or at[1] or "undecided")
     assert found.seeds == (3 if at[0] else 5)
 
@@ -53,9 +53,9 @@ def test_one_comparison_contradicts_a_claim_while_others_are_not_run() -> None:
 
 
 def test_a_clear_but_small_lead_is_smaller_than_claimed() -> None:
-    found = decide([[0.20, 0.21, 0.19]], [Bounds(least=4.0)], LOOKS)
+    found = decide([[0.20, 0.21, 0.19]], [Hypotheses(least=4.0)], LOOKS)
     assert (found.word, found.against) == ("holds, smaller than printed", (0,))
-    found = decide([[0.2, -0.2, 0.1]], [Bounds(least=4.0)], LOOKS)
+    found = decide([[0.2, -0.2, 0.1]], [Hypotheses(least=4.0)], LOOKS)
     assert (found.word, found.contradicted) == ("does not hold", False)
 
 
@@ -79,12 +79,12 @@ def test_looks_wait_for_the_same_seeds_of_all_comparisons() -> None:
     ],
 )
 def test_within_needs_the_whole_interval_inside_the_margin(values: list[float], word: str) -> None:
-    assert decide([values], [Bounds(margin=0.5)], (3,)).word == word
+    assert decide([values], [Hypotheses(margin=0.5)], (3,)).word == word
 
 
 def test_equal_differences_decide_without_dividing_by_zero() -> None:
     assert decide([[2.0, 2.0, 2.0]], [AT_LEAST_1], LOOKS).word == "holds"
-    assert decide([[0.0, 0.0, 0.0]], [Bounds()], LOOKS).word == "undecided"
+    assert decide([[0.0, 0.0, 0.0]], [Hypotheses()], LOOKS).word == "undecided"
 
 
 def test_nothing_run_is_no_decision() -> None:

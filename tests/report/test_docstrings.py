@@ -3,7 +3,7 @@
 import pytest
 
 from pflbench.names import BUILT_IN, locate, source_file
-from pflbench.report.methods import departures_in, of_method, of_source
+from pflbench.report.methods import departures_in, docstring_of, of_method
 
 
 @pytest.mark.parametrize("method", sorted(BUILT_IN["methods"]))
@@ -39,6 +39,6 @@ Special cases: none.
 
 def test_a_users_source() -> None:
     text = 'class Foo:\n    """Mine.\n\n    Departures: it is mine.\n    """\n'
-    assert of_source(text, "Foo") == ("Mine.", (("", ("it is mine.",)),))
-    assert of_source("no python at all", "Foo") is None
+    assert docstring_of(text, "Foo") == ("Mine.", (("", ("it is mine.",)),))
+    assert docstring_of("no python at all", "Foo") is None
     assert of_method("nowhere.py:Foo") is None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from table_kit import row
 
-from pflbench.report.html.data import Pool, Sheet, sheet_data
+from pflbench.report.html.data import Embedded, Sheet, sheet_data
 from pflbench.report.html.equal import AtEqualCost, at_equal_cost
 from pflbench.report.layout import fill, finished
 from pflbench.report.reading import Shelf
@@ -120,7 +120,7 @@ def test_the_page_has_them_as_texts_and_the_curves_with_their_paces(build: Build
     store.write(run(build.spec(), (0.1, 0.2, 0.3), **CHEAP))
     store.write(run(build.spec(0, "ditto"), (0.4, 0.5, 0.9), **DEAR))
     filled = fill(of, Shelf(store), requests_of(store))
-    pool = Pool()
+    pool = Embedded()
     found = sheet_data(Sheet({"last": finished(filled)}, selection(), fills={"last": filled}), pool)
     assert found["equal"] == ["gradients", "seconds", "bytes"]
     most, told, short = found["columns"][0][3]["gradients"]

@@ -19,7 +19,7 @@ from pflbench.report.figures.marks import looks_of
 from pflbench.report.figures.panels import Drawing, Panel, Point, Series
 from pflbench.report.figures.pictures import ACROSS, COLUMN, STYLE, TEXT, figure_of, foot_of, picture
 from pflbench.report.figures.places import spread_out
-from pflbench.report.looks import COLORS, READABLE, contrast, look, looks, rgb
+from pflbench.report.looks import COLORS, READABLE, contrast, looks, rgb, row_look
 
 
 def lines(ends: Sequence[float], name: str = "method", last: float = 50.0) -> tuple[Series, ...]:
@@ -238,7 +238,7 @@ def test_each_row_has_a_color_of_its_own_and_the_papers_numbers_have_their_rows(
 
 
 def test_no_two_of_many_rows_look_alike() -> None:
-    found = [look(i, i, marked=True) for i in range(300)]
+    found = [row_look(i, i, marked=True) for i in range(300)]
     assert len({(one.color, one.line, one.marker) for one in found}) == 300
     assert len({(one.color, one.hatch) for one in found[:96]}) == 96
 
@@ -298,7 +298,7 @@ def test_spellings_and_variants_of_a_method_share_its_family() -> None:
 
 @pytest.mark.parametrize("color", COLORS)
 def test_names_are_dark_enough_to_be_read(color: str) -> None:
-    ink = look(COLORS.index(color), 0).ink
+    ink = row_look(COLORS.index(color), 0).ink
     assert contrast(rgb(ink)) >= READABLE and (contrast(rgb(color)) < READABLE or ink == color.lower())
     white, black = contrast((1.0, 1.0, 1.0)), contrast((0.0, 0.0, 0.0))
     assert (white, black) == (pytest.approx(1), pytest.approx(21))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from table_kit import row
 
-from pflbench.report.html.data import Pool, Sheet, sheet_data
+from pflbench.report.html.data import Embedded, Sheet, sheet_data
 from pflbench.report.layout import Filled, fill, finished, reread
 from pflbench.report.reading import Shelf
 from pflbench.result import RunResult, Score
@@ -85,6 +85,6 @@ def test_the_page_says_of_each_reading_what_it_says_of_it_alone(of: Expansion, s
     found = [
         (pool.things, sheet_data(Sheet({a: finished(b) for a, b in some.items()}, part, fills=some), pool))
         for some in (fills, slow)
-        for pool in [Pool()]
+        for pool in [Embedded()]
     ]
     assert found[0] == found[1]

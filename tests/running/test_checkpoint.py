@@ -64,7 +64,7 @@ def stop(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             return True
         return False
 
-    monkeypatch.setattr(stopping, "requested", requested)
+    monkeypatch.setattr(stopping, "end_requested", requested)
     return left
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from pflbench.errors import UsageError
 from pflbench.running import cluster
-from pflbench.running.actor import Order, Slot
+from pflbench.running.actor import Slot, SlotInput
 from pflbench.running.execution import Execution
 from pflbench.running.local import Waiting
 from pflbench.running.sharing import Alone, Shared
@@ -52,7 +52,7 @@ class Handle:
         return Ref({"host": "there", "versions": cluster._here(), "lacks": [lacks] * len(samples)})
 
     def _train(self, order: str) -> Ref:
-        (id,) = (spec.id for spec in Order.read(order).specs)
+        (id,) = (spec.id for spec in SlotInput.read(order).specs)
         self.trained.append(id)
         value = next(self.trains)
         told = [{"id": id, "message": "over", "detail": ""}]
@@ -197,7 +197,7 @@ def test_code_that_ends_its_process_is_an_error_of_its_run(tmp_path: Path, monke
     found: list[Any] = []
     before = warnings.showwarning
     listener = threading.Thread(
-        target=lambda: found.extend(actor.train(Order.of(Task((tiny_spec(0, "fedavg"),))))), daemon=True
+        target=lambda: found.extend(actor.train(SlotInput.of(Task((tiny_spec(0, "fedavg"),))))), daemon=True
     )
     listener.start()
     listener.join(20)

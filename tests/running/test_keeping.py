@@ -377,7 +377,9 @@ def test_models_of_another_run_are_not_taken_for_its_own(tmp_path: Path) -> None
     for run in (one, other):
         run_task(Task((run,)), place(tmp_path))
     remove_models(tmp_path / "results", one)
-    shutil.copytree(models.folder(tmp_path / "results", other.id), models.folder(tmp_path / "results", one.id))
+    shutil.copytree(
+        models.models_folder(tmp_path / "results", other.id), models.models_folder(tmp_path / "results", one.id)
+    )
     with pytest.raises(StoreError, match=f"has the models of run {other.id}"):
         load_models(one.id, tmp_path / "results")
 
@@ -418,10 +420,10 @@ def test_models_under_a_former_id_go_with_their_run_too(tmp_path: Path) -> None:
     """And what a killed process left of them."""
     one, results = spec("fedavg", TUNED), tmp_path / "results"
     run_task(Task((one,)), place(tmp_path))
-    store, former = Store(results), models.folder(results, "0123456789abcdef")
+    store, former = Store(results), models.models_folder(results, "0123456789abcdef")
     result = store.read(one.id)
     store.write(replace(result, provenance={**result.provenance, "former_ids": former.name}))
-    models.folder(results, one.id).rename(former)
+    models.models_folder(results, one.id).rename(former)
     models.begin(results, one.id)
     remove(store, [one.id])
     assert not (results / "models").exists()

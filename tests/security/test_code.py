@@ -201,8 +201,8 @@ def test_kept_models_import_nothing_unless_their_folder_is_named(lab: Lab) -> No
     version = names.code(f"{evil}:net").version
     spec = lab.spec.model_copy(update={"model": "evil.py:net", "model_version": version})
     id = lab.store(result(spec), packed=False)
-    (models.folder(lab.results, id)).mkdir(parents=True)
-    (models.folder(lab.results, id) / models.INDEX).write_text(f'{{"run": "{id}", "files": {{}}}}')
+    (models.models_folder(lab.results, id)).mkdir(parents=True)
+    (models.models_folder(lab.results, id) / models.INDEX).write_text(f'{{"run": "{id}", "files": {{}}}}')
     trust.revoke_all()
     with pytest.raises(UsageError, match="--code DIR"):
         _ = pb.load_models(id, lab.results).network

@@ -84,7 +84,7 @@ def test_sizes_of_pages_are_those_of_an_honest_footer(options: dict[str, object]
     pq.write_table(pa.table({"a": range(5000), "b": [str(i % 7) for i in range(5000)]}), file, **options)
     told = pq.read_metadata(file).row_group(0)
     for chunk in map(told.column, range(2)):
-        assert 0.9 * chunk.total_uncompressed_size < pages.unpacked(file, chunk) < chunk.total_uncompressed_size
+        assert 0.9 * chunk.total_uncompressed_size < pages.unpacked_bytes(file, chunk) < chunk.total_uncompressed_size
 
 
 @pytest.mark.parametrize(
@@ -107,6 +107,6 @@ def test_an_odd_header_of_a_page_is_refused(change: Callable[[bytes], bytes]) ->
     changed = change(content[start : start + size])
     assert len(changed) == size and changed != content[start : start + size]
     with pytest.raises(Unfit):
-        pages.unpacked(io.BytesIO(content[:start] + changed + content[start + size :]), chunk)
+        pages.unpacked_bytes(io.BytesIO(content[:start] + changed + content[start + size :]), chunk)
     with pytest.raises(Unfit):
-        pages.unpacked(io.BytesIO(content[: start + size - 1]), chunk)
+        pages.unpacked_bytes(io.BytesIO(content[: start + size - 1]), chunk)

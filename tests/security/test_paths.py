@@ -64,7 +64,7 @@ def test_a_line_with_another_id_is_left_out_and_named(lab: Lab, cli: Cli) -> Non
 
 
 def kept(lab: Lab, id: str) -> Path:
-    folder = models.folder(lab.results, id)
+    folder = models.models_folder(lab.results, id)
     folder.mkdir(parents=True)
     (folder / "global.safetensors").write_bytes(b"a model")
     (folder / models.INDEX).write_text(json.dumps({"run": id, "files": {"global": {"-1": "global.safetensors"}}}))

@@ -22,7 +22,7 @@ from pflbench.data.prepared import prepared
 from pflbench.data.published import file_errors
 from pflbench.data.source import Source
 from pflbench.data.splits import unique_keys
-from pflbench.data.user_images import Labels, Pool, UserArrays, as_labels, one_each
+from pflbench.data.user_images import Labels, ResizedImages, UserArrays, as_labels, one_each
 from pflbench.errors import PflbenchError, UsageError
 
 Part = Literal["train", "test", "both", "all"]
@@ -113,11 +113,11 @@ class ClientsFolder(UserArrays):
         return found
 
     @cached_property
-    def pool(self) -> Pool:
+    def pool(self) -> ResizedImages:
         """All clients' training rows, client by client, then their test rows."""
         recipe = f"clients-folder 1 {self.layout} {self.range} {self.pixels} {self.size}"
         images, labels, clients, test = prepared(recipe, list(self._files), self._read)
-        return Pool(images, labels, clients, int(test))
+        return ResizedImages(images, labels, clients, int(test))
 
     def _read(self) -> tuple[npt.NDArray[Any], ...]:
         """The pool as arrays: images, labels, clients, and the number of test rows."""

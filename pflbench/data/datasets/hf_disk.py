@@ -24,7 +24,7 @@ from pflbench.data.pixels import (
 from pflbench.data.prepared import prepared
 from pflbench.data.published import file_errors
 from pflbench.data.source import Source
-from pflbench.data.user_images import Labels, Pool, UserPictures, as_groups, as_labels
+from pflbench.data.user_images import Labels, ResizedImages, UserPictures, as_groups, as_labels
 from pflbench.errors import PflbenchError
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class HfDisk(UserPictures):
         return found[0]
 
     @cached_property
-    def pool(self) -> Pool:
+    def pool(self) -> ResizedImages:
         """All rows; clients if a column says whose they are."""
         columns = [
             self._column("Image", self.image, IMAGES, "image"),
@@ -139,7 +139,7 @@ class HfDisk(UserPictures):
         ]
         recipe = f"hf-disk 1 {columns} {self.size} {self.channels}"
         images, labels, clients, test = prepared(recipe, self.files(self.path), lambda: self._read(columns))
-        return Pool(images, labels, clients if self.client is not None else None, int(test))
+        return ResizedImages(images, labels, clients if self.client is not None else None, int(test))
 
     def _read(self, columns: Sequence[str]) -> tuple[npt.NDArray[Any], ...]:
         import pyarrow as pa

@@ -206,7 +206,7 @@ def gradients(run: RunResult) -> float | None:
     return run.provenance.get("client_gradients")
 
 
-def seconds(run: RunResult) -> float | None:
+def seconds_per_round(run: RunResult) -> float | None:
     """Measured seconds of training and scoring clients, over the rounds."""
     told = run.provenance.get("client_seconds")
     return None if told is None else float(told) / run.spec.rounds
@@ -258,7 +258,7 @@ AXES: Mapping[str, Axis] = {
     ),
     "gradients": Axis("minibatch gradients of a client", gradients, _COUNTED),
     "seconds": Axis(
-        "seconds of training and scoring, all clients", seconds, "`pflbench run --redo always` measures it"
+        "seconds of training and scoring, all clients", seconds_per_round, "`pflbench run --redo always` measures it"
     ),
     "bytes": Axis("megabytes up and down, a client", megabytes, _COUNTED),
 }

@@ -11,7 +11,7 @@ from typing import Any
 
 from pflbench.output import plain
 from pflbench.report.appendix import appendices
-from pflbench.report.html.data import Pool, Sheet
+from pflbench.report.html.data import Embedded, Sheet
 from pflbench.report.html.escape import discreet
 from pflbench.report.latex import latex_appendix
 from pflbench.report.render import VERSUS_COLUMNS, markdown_appendix, records, render, versus_values
@@ -31,7 +31,7 @@ def copies(sheets: Iterable[Sheet], compare: bool) -> str:
 
     `compare`: whether the paper's numbers follow the tables.
     """
-    lines, tables = Pool(), dict[str, Any]()
+    lines, tables = Embedded(), dict[str, Any]()
     for sheet in sheets:
         of = tables.setdefault(sheet.key, {})
         for read_as, table in sheet.tables.items():
@@ -43,7 +43,7 @@ def copies(sheets: Iterable[Sheet], compare: bool) -> str:
     return base64.b64encode(gzip.compress(content.encode(), mtime=0)).decode()
 
 
-def alone(table: Table, compare: bool, lines: Pool) -> Packed:
+def alone(table: Table, compare: bool, lines: Embedded) -> Packed:
     """The texts of a table; of its CSV the first part of each line, and what ends it."""
     found: Packed = {"markdown": _numbers(render(table, "markdown", compare).split("\n"), lines)}
     found["latex"] = _numbers(render(table, "latex", compare).split("\n"), lines)
@@ -54,7 +54,7 @@ def alone(table: Table, compare: bool, lines: Pool) -> Packed:
     return {**found, "csv": cells and [cells, more]}
 
 
-def against(table: Table, lines: Pool) -> Packed:
+def against(table: Table, lines: Embedded) -> Packed:
     """Texts that a rival adds to those of a table."""
     last = appendices(table, compare=False)[-1]
     return {
@@ -66,5 +66,5 @@ def against(table: Table, lines: Pool) -> Packed:
     }
 
 
-def _numbers(text: Sequence[str], lines: Pool) -> list[int] | None:
+def _numbers(text: Sequence[str], lines: Embedded) -> list[int] | None:
     return [lines.add(line) for line in text] if all(discreet(line) == line for line in text) else None

@@ -149,7 +149,7 @@ def with_numbers(sheets: Sequence[Sheet]) -> list[Sheet]:
     return found
 
 
-class Pool:
+class Embedded:
     """Things that many cells share: each is embedded once, and cells have its number."""
 
     def __init__(self) -> None:
@@ -164,7 +164,7 @@ class Pool:
         return self._places[thing]
 
 
-def sheet_data(sheet: Sheet, pool: Pool) -> dict[str, Any]:
+def sheet_data(sheet: Sheet, pool: Embedded) -> dict[str, Any]:
     """A table for the scripts: `rows`, `columns` and, for each reading, its cells by `row,column`."""
     wide = side_by_side(sheet.table)
     filled = next(iter(sheet.fills.values()), None)
@@ -194,7 +194,7 @@ def _rows(table: Table) -> list[list[str]]:
     return [[row.id, row.title, _one(methods=[row.id]), seen[row.title].color, seen[row.title].dashes] for row in rows]
 
 
-def _budgets(equal: AtEqualCost | None, head: str, pool: Pool) -> list[dict[str, Any]]:
+def _budgets(equal: AtEqualCost | None, head: str, pool: Embedded) -> list[dict[str, Any]]:
     """Equal costs of a column, by name: a number to draw at, in words, and in short; empty if none is equal."""
     if equal is None:
         return []
@@ -208,7 +208,7 @@ def _one(**choice: list[str]) -> str:
     return selection(**choice).options  # type: ignore[arg-type]
 
 
-def _readings(sheet: Sheet, equal: AtEqualCost | None, pool: Pool) -> dict[str, Any]:
+def _readings(sheet: Sheet, equal: AtEqualCost | None, pool: Embedded) -> dict[str, Any]:
     """Each reading; of others than the first only what is not as in the first, where null stands for nothing.
 
     The first one's own texts and footer stand in the page itself, where the scripts find them.
@@ -241,7 +241,7 @@ def _changed(some: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any
     return found
 
 
-def _reading(sheet: Sheet, read_as: ReadAs, pool: Pool, known: Known) -> dict[str, Any]:
+def _reading(sheet: Sheet, read_as: ReadAs, pool: Embedded, known: Known) -> dict[str, Any]:
     table, filled = sheet.tables[read_as], sheet.fills.get(read_as)
     wide = side_by_side(table)
     rivals = sheet.versus.get(read_as, {})
@@ -275,7 +275,7 @@ def located(table: Table) -> Iterator[tuple[GridCell, tuple[str, str], bool]]:
         yield place, (ids[place.row], wide.columns[place.column].id), main
 
 
-def _add_costs(sheet: Sheet, equal: AtEqualCost, cells: Mapping[str, dict[str, Any]], pool: Pool) -> None:
+def _add_costs(sheet: Sheet, equal: AtEqualCost, cells: Mapping[str, dict[str, Any]], pool: Embedded) -> None:
     """Add to the cells what they are at equal cost, their curves, and what a round costs each seed of these."""
     for place, of, main in located(sheet.table):
         if not main:
@@ -294,7 +294,7 @@ def _add_costs(sheet: Sheet, equal: AtEqualCost, cells: Mapping[str, dict[str, A
             }
 
 
-def _shown(value: CellValue, decimals: int, pool: Pool) -> dict[str, Any]:
+def _shown(value: CellValue, decimals: int, pool: Embedded) -> dict[str, Any]:
     """Texts of a cell, without those that it lacks."""
     found: dict[str, Any] = {"ours": text.cell(value, decimals), "best": value.best or None}
     if value.reference is not None:
@@ -328,7 +328,7 @@ def _forest(value: CellValue, filled: Filled) -> dict[str, list[float | None]]:
 
 
 def _known(
-    known: Known, sheet: Sheet, filled: Filled, of: tuple[str, str], place: GridCell, pool: Pool
+    known: Known, sheet: Sheet, filled: Filled, of: tuple[str, str], place: GridCell, pool: Embedded
 ) -> dict[str, Any]:
     """Drawer of a cell; the one of the first reading if this one reads the same scores."""
     done = filled.found.get(of)
@@ -341,7 +341,7 @@ def _known(
     return found
 
 
-def _behind(sheet: Sheet, filled: Filled, of: tuple[str, str], place: GridCell, pool: Pool) -> dict[str, Any]:
+def _behind(sheet: Sheet, filled: Filled, of: tuple[str, str], place: GridCell, pool: Embedded) -> dict[str, Any]:
     """Content of the drawer of a cell with runs."""
     value, cell, decimals = place.value, filled.cells.get(of), sheet.table.decimals
     runs = [filled.shelf.stored[id] for ids in value.runs.values() for id in ids]
@@ -402,7 +402,7 @@ def _of_clients(of: ClientSpread | None, even: Fairness | None, value: CellValue
     }
 
 
-def held(one: Against, decimals: int, pool: Pool) -> list[Any]:
+def held(one: Against, decimals: int, pool: Embedded) -> list[Any]:
     """A cell minus a rival's as text, what the comparison rests on, and the same in short."""
     paired = one.paired
     over = f"{paired.n} {'seeds' if one.seed is None else 'clients'}"

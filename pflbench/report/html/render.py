@@ -13,7 +13,7 @@ from pflbench.package import __version__
 from pflbench.report import text
 from pflbench.report.claims import Judged
 from pflbench.report.fairness import QUANTILES
-from pflbench.report.html.data import Pool, Sheet, paper_name, sheet_data
+from pflbench.report.html.data import Embedded, Sheet, paper_name, sheet_data
 from pflbench.report.html.escape import discreet, embedded, web_link
 from pflbench.report.html.grid import Block, blocks
 from pflbench.report.html.heat import heat_maps
@@ -67,7 +67,7 @@ def render_page(
             for, or there is one table alone.
         elsewhere: Whether the runs are in a folder that the commands do not name.
     """
-    pool = Pool()
+    pool = Embedded()
     shown = [_section(sheet, sheets) for sheet in sheets]
     holds = cards(sheets, judged or {})
     turns = [("holds", "What holds")] if holds else []

@@ -14,7 +14,7 @@ from pflbench.report.methods import MethodDescription
 from pflbench.report.rivals import side_by_side
 
 
-class Result(NamedTuple):
+class MethodCell(NamedTuple):
     """A cell of a method: where it stands, and what it says."""
 
     table: str
@@ -35,12 +35,12 @@ class Section(NamedTuple):
     key: str
     about: MethodDescription | None
     links: tuple[tuple[str, str], ...]
-    results: tuple[Result, ...]
+    results: tuple[MethodCell, ...]
 
 
 def sections(sheets: Iterable[Sheet], described: Mapping[str, MethodDescription]) -> list[Section]:
     """A section for each method that has a result, by name."""
-    found: dict[str, list[Result]] = {}
+    found: dict[str, list[MethodCell]] = {}
     for sheet in sheets:
         for name, result in _results(sheet):
             found.setdefault(name, []).append(result)
@@ -55,7 +55,7 @@ def sections(sheets: Iterable[Sheet], described: Mapping[str, MethodDescription]
     return made
 
 
-def _results(sheet: Sheet) -> Iterable[tuple[str, Result]]:
+def _results(sheet: Sheet) -> Iterable[tuple[str, MethodCell]]:
     table = side_by_side(sheet.table)
     rows = (*table.rows, *table.extra)
     for place in grid_cells(table):
@@ -69,7 +69,7 @@ def _results(sheet: Sheet) -> Iterable[tuple[str, Result]]:
         )
         yield (
             value.method,
-            Result(
+            MethodCell(
                 table=sheet.key,
                 title=discreet(table.title),
                 cell=place.key,
