@@ -6,15 +6,15 @@ import re
 import textwrap
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import groupby, zip_longest
+from itertools import chain, groupby, zip_longest
 from typing import NamedTuple
 
 from pflbench.report import appendix, text
 from pflbench.report.compact import filled
-from pflbench.report.table import CellValue, Table
-from pflbench.report.text import View, views
+from pflbench.report.table import CellValue, Row, Table
+from pflbench.report.text import views
 from pflbench.suite.cells import ColumnHead
 
 NEEDS = r"% Needs \usepackage{booktabs,graphicx} in the preamble."
@@ -79,7 +79,7 @@ def latex(table: Table, compare: bool, caption: str | None = None, bare: bool = 
     unit = f" {table.unit}." if table.unit else ""
     seeds, meanings = table.texts("seeds"), text.glyph_meanings(table)
     above = [f"{table.title}.{unit}", *seeds, *meanings] if caption is None else [caption]
-    grids = [grid for view in views(table) for grid in _grids(table, view)]
+    grids = [*_grids(table)]
     notes = _comments(n for n in table.footer if bare or caption is not None or n not in seeds)
     notes += [f"% {escaped(line)}" for line in (meanings if bare or caption is not None else ())]
     if bare:
@@ -254,36 +254,46 @@ def _pieces(
     return [piece for group in groups for piece in _pieces(group, heads, widths, room, depth + 1)]
 
 
-def _grids(table: Table, view: View) -> list[Grid]:
-    """The columns of a view with all rows, those that the suite does not name behind a rule."""
-    rows = (*table.rows, *view.extra)
-    judged = {i for i in view.columns if table.compared and any(text.glyph(row.cells[i]) for row in rows)}
-    heads: Heads = {i: _heads(table.columns[i], table.blocks) for i in view.columns}
+def _grids(table: Table) -> Iterator[Grid]:
+    """The table in parts that a page holds, each with all rows; those that the suite does not list behind a rule."""
+    for view in views(table):
+        rows = (*table.rows, *view.extra)
+        judged = {i for i in view.columns if table.compared and any(text.glyph(row.cells[i]) for row in rows)}
+        heads: Heads = {i: _heads(table.columns[i], table.blocks) for i in view.columns}
+        widths = _widths(table, rows, heads, judged)
+        titles = [_wrapped(row.title, _TITLE) for row in rows]
+        first = max(map(points, (view.corner, *chain.from_iterable(titles)))) + 2 * _GAP
+        for some in parts([*view.columns], heads, widths, PAGE - first):
+            above = [*_above([heads[i] for i in some], view.corner)]
+            body = [*_body(table, rows, titles, {i: i in judged for i in some})]
+            yield Grid("l" + "r" * len(some), above, body, width=first + sum(widths[i] for i in some))
+
+
+def _widths(table: Table, rows: Sequence[Row], heads: Heads, judged: Collection[int]) -> dict[int, float]:
+    """Width of each column in points, with the gap to the next; a head is shared by its columns."""
     sharing = Counter(names[:depth] for names in heads.values() for depth in (1, 2, 3))
-    widths = {
+    return {
         i: max(
             *(points(name) / sharing[names[: depth + 1]] for depth, name in enumerate(names)),
-            *(_BOLD * points(text.cell(row.cells[i], table.decimals)) for row in rows if row.cells[i]),
+            *(_BOLD * points(text.cell(row.cells[i], table.decimals)) for row in rows),
         )
-        + (_GAP + _GLYPH if i in judged else _GAP)
+        + _GAP
+        + _GLYPH * (i in judged)
         for i, names in heads.items()
     }
-    titles = [_wrapped(row.title, _TITLE) for row in rows]
-    first = max(points(line) for lines in ([view.corner], *titles) for line in lines) + 2 * _GAP
-    suites = sum(map(len, titles[: len(table.rows)]))
-    found = []
-    for some in parts([*view.columns], heads, widths, PAGE - first):
-        body = []
-        for row, (title, *more) in zip(rows, titles, strict=True):
-            cells = (_cell(row.cells[i], table.decimals, judged=i in judged) for i in some)
-            body.append(_line([escaped(title), *cells]))
-            body += [_line([rf"\quad {escaped(line)}", *[""] * len(some)]) for line in more]
-        if view.extra:
-            outside = f"\\multicolumn{{{len(some) + 1}}}{{l}}{{\\emph{{{text.OUTSIDE}}}}} \\\\"
-            body[suites:suites] = [r"\midrule", outside]
-        above = [*_above([heads[i] for i in some], view.corner)]
-        found.append(Grid("l" + "r" * len(some), above, body, width=first + sum(widths[i] for i in some)))
-    return found
+
+
+def _body(table: Table, rows: Sequence[Row], titles: Sequence[list[str]], judged: Mapping[int, bool]) -> Iterator[str]:
+    """Lines of the rows. `titles`: of each row in lines; `judged`: if a column has verdicts, for each that is shown."""
+    for place, (row, (title, *more)) in enumerate(zip(rows, titles, strict=True)):
+        if place == len(table.rows):
+            yield r"\midrule"
+            yield f"\\multicolumn{{{len(judged) + 1}}}{{l}}{{\\emph{{{text.OUTSIDE}}}}} \\\\"
+        yield _line(
+            [escaped(title), *(_cell(row.cells[i], table.decimals, judged=glyph) for i, glyph in judged.items())]
+        )
+        for line in more:
+            yield _line([rf"\quad {escaped(line)}", *[""] * len(judged)])
 
 
 def _wrapped(words: str, most: int) -> list[str]:
