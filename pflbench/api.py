@@ -1,4 +1,4 @@
-"""What `import pflbench` offers: choose part of some suites, plan it, run it, and read tables and scores.
+"""Python interface, `import pflbench`: choose part of some suites, plan it, run it, and read tables and scores.
 
 The command line does the same through the same objects. Nothing here imports torch before something trains.
 """
@@ -77,7 +77,7 @@ def plan(
     shard: str | Shard | None = None,
     on_event: OnEvent | None = None,
 ) -> Plan:
-    """What training the missing runs of a selection would take, and what `run` would count. Nothing is trained.
+    """Cost of training the missing runs of a selection, and all that `run` would count. Nothing is trained.
 
     Args:
         part: What would be trained.
@@ -218,7 +218,7 @@ def explain(
     data_dir: Where | None = None,
     **choices: Unpack[Choices],
 ) -> Explained:
-    """What one cell of a table rests on, how it stands beside the paper's number, and what may be concluded.
+    """Account of one cell of a table: its sources, its place beside the paper's number, and what may be concluded.
 
     Args:
         suite: A suite's name, or a `.toml` file.
@@ -271,7 +271,7 @@ def claims(
 
 
 def compare(a: Where, b: Where, part: Selection | None = None, *, data_dir: Where | None = None) -> Compared:
-    """What moved between two results folders, cell by cell: the second against the first, paired by seed and client.
+    """Differences between two results folders, cell by cell: the second minus the first, paired by seed and client.
 
     Args:
         a: A results folder, "git:COMMIT" of the repository here, or "packaged": the runs that came with pflbench.
@@ -352,7 +352,7 @@ def load_models(
 
 
 def cite(suite: str, format: str = "bibtex") -> str:
-    """What to cite for a suite's table: the papers of the table, of its methods and datasets, and pflbench.
+    """References for a suite's table: the papers of the table, of its methods and datasets, and pflbench.
 
     Args:
         suite: A suite's name, or a `.toml` file.
@@ -495,7 +495,7 @@ class Claims:
 
 @dataclass(frozen=True)
 class Explained:
-    """What is known of a cell; `str` is the text of `pflbench explain --full`."""
+    """Account of a cell; `str` is the text of `pflbench explain --full`."""
 
     content: Explanation
 

@@ -12,12 +12,12 @@ from pflbench.classes import Declared, lineage
 from pflbench.spec import RunSpec, Stage
 
 Shown = Literal["global", "personalized", "finetuned", "stored", "sampled", "local"]
-"""What a table can show: what runs are scored at, and what is recorded with the stage "personalized"."""
+"""Stages that a table can show: those that runs are scored at, and those recorded with "personalized"."""
 SHOWN: Final[tuple[Shown, ...]] = get_args(Shown)
 SCORED: Final[tuple[Stage, ...]] = get_args(Stage)
 """In the order in which a run's identity lists them."""
 RECORDED: Final = tuple(stage for stage in SHOWN if stage not in SCORED)
-"""What a method's `personalize` returns beside the stage "personalized", stored with it (pFedMe's local model)."""
+"""Further results of a method's `personalize`, stored with the stage "personalized" (pFedMe's local model)."""
 
 PREFERRED: Final[tuple[Shown, ...]] = ("finetuned", "personalized", "global", "stored", "sampled", "local")
 """A row that no suite names is shown at the first of these that it has, where the table does not show all."""

@@ -1,6 +1,8 @@
 """The project's own promises: README commands, citations, versions."""
 
+import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,34 @@ def test_ci_calls_the_readme_test_command_word_for_word():
     commands = re.findall(r"^    (python3 -m venv .*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert len(commands) == 2, "the README's first screen has one command to run and one to test"
     assert commands[1] in map(str.strip, (ROOT / ".ci" / "run").read_text().splitlines())
+
+
+TOOL = """#!/bin/sh
+if [ "$1 $2" = "-m venv" ]; then mkdir -p "$3/bin" && touch "$3/bin/activate"; fi
+echo "${0##*/} $*; home: $(ls -A "$HOME"); cache: $XDG_CACHE_HOME; settings: $(env | grep -c ^PFLBENCH_)" >> "$CALLS"
+echo " 0 to do"
+"""
+"""In the place of each program that CI calls: it notes what it is called with and where."""
+
+
+def test_ci_tests_with_an_empty_home_and_then_what_needs_data(tmp_path: Path) -> None:
+    tools, home, tests, calls = (tmp_path / name for name in ("tools", "home", "tests", "calls"))
+    for folder in (tools, home, tests, tmp_path / ".ci"):
+        folder.mkdir()
+    for name in ("python3", "pip", "pytest", "ruff", "mypy", "pflbench", "chromium"):
+        (tools / name).write_text(TOOL)
+        (tools / name).chmod(0o755)
+    (tmp_path / ".ci" / "run").write_bytes((ROOT / ".ci" / "run").read_bytes())
+    (home / "mine").touch()
+    (tests / "test_a.py").write_text("pytest.mark.slow; pytest.mark.data")
+    own = {"HOME": str(home), "XDG_CACHE_HOME": "mine", "PFLBENCH_DATA_DIR": str(tests), "CALLS": str(calls)}
+    command = ["bash", str(tmp_path / ".ci" / "run")]
+    subprocess.run(command, env=os.environ | own | {"PATH": f"{tools}:{os.environ['PATH']}"}, check=True)
+    found = [line for line in calls.read_text().splitlines() if line.startswith("pytest")]
+    fast, slow, data = found[:3]
+    for line, arguments in ((fast, ""), (slow, "-m slow tests/test_a.py")):
+        assert line.startswith(f"pytest {arguments}; home: ; cache: /") and line.endswith("settings: 0"), line
+    assert data == "pytest -m data tests/test_a.py; home: mine; cache: mine; settings: 1"
 
 
 @pytest.mark.parametrize("method", BUILT_IN["methods"])

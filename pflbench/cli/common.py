@@ -1,4 +1,4 @@
-"""What the verbs share: consoles, and small printing functions."""
+"""Consoles and small printing functions that the verbs share."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def show_runs(runs: Sequence[Listed]) -> None:
 
 
 def states(specs: Iterable[RunSpec], store: Store) -> Counter[str]:
-    """How many of these runs are in which state."""
+    """Number of these runs in each state."""
     return Counter(store.status(spec.id) for spec in specs)
 
 

@@ -103,7 +103,7 @@ def _chosen(wanted: list[str] | None) -> dict[str, Dataset]:
 
 
 def _complete(name: str) -> bool:
-    """Whether a dataset is one without any option: those that read a user's own files are not."""
+    """True if a dataset has no options: one that reads a user's own files has some."""
     from pflbench.catalog import REQUIRED, describe_options
 
     return all(field.default is not REQUIRED for field in describe_options("datasets", name).fields.values())

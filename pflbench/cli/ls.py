@@ -170,7 +170,7 @@ def status(
 
 
 def _beside(table: Expansion, run: Stored, asked: Requests) -> bool:
-    """Whether a suite asked for a run, or may have: nobody knows who did of runs from before that was recorded."""
+    """True if a suite requested a run, or may have: requests of the oldest runs were not recorded."""
     if run.spec.id in asked:
         return (table.suite, table.profile) in asked[run.spec.id]
     return run.spec.setting() in table.settings

@@ -72,7 +72,7 @@ def queue(
 
 
 def _steps(item: QueueItem, store: Store, jobs: int | None, in_time: Callable[[], bool] | None) -> Iterator[Selection]:
-    """What to train of an entry: all of it, or, where time is short, one after the other what runs at a time.
+    """Parts of an entry to train: all of it, or, where time is short, one after the other as many as run at a time.
 
     Each is to be trained before the next is asked for. `jobs`: processor cores to use, None for all; `in_time`: whether
     there is time to start something, None where there is no end.

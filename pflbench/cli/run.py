@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pflbench.running.training import Outcome
 
 STOPPED = 75
-"""What `run` exits with when SIGTERM ended it: EX_TEMPFAIL, "try again later"."""
+"""Exit status of `run` that SIGTERM ended: EX_TEMPFAIL, "try again later"."""
 
 
 @asking(SELECTION, EXECUTION)

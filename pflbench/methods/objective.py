@@ -104,7 +104,7 @@ class Objective(Protocol):
         """Where the last so many layers lie in the vector."""
 
     def entries(self, kind: Kind) -> Bool[Tensor, "params"]:
-        """Which entries of the vector are weights of layers, biases, or a normalization's scale and shift."""
+        """Positions in the vector that are weights of layers, biases, or a normalization's scale and shift."""
 
     def decay(self, rate: float | None, w: Part, *, wrt: str | None = None) -> Part | None:
         """Weight decay for `descend` of w: `rate` for the entries of layers' weights, 0 for biases and normalizations.
@@ -127,7 +127,7 @@ class Initializer(Protocol):
         """Where the last so many layers lie in the vector."""
 
     def entries(self, kind: Kind) -> Bool[Tensor, "params"]:
-        """Which entries of the vector are weights of layers, biases, or a normalization's scale and shift."""
+        """Positions in the vector that are weights of layers, biases, or a normalization's scale and shift."""
 
     def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
         """Standard normal numbers by name, as `Round.noise` has them, from the seed alone and as wide as a model."""

@@ -121,7 +121,8 @@ def _evidence(one: Judged, marked: bool) -> str:
     """All that is known of a claim."""
     claim = one.claim
     lines = [f"### {claim.id}" if marked else claim.id, ""] if marked else [claim.id]
-    lines += [f"{claim.text} ({claim.source})"]
+    said = f"{claim.text} ({claim.source})"
+    lines.append(in_markdown(said) if marked else said)
     if one.contrary:
         lines.append(f"The paper's own numbers say otherwise: {'; '.join(one.contrary)}. Nothing is decided.")
     for name, side in (("Paper's protocol", one.paper), ("Equal terms", one.equal)):

@@ -264,7 +264,7 @@ class Shelf:
 
 
 def _recorded(run: Stored) -> Recorded:
-    """What a stored run's provenance says of its place in a table."""
+    """Place of a stored run in a table, by its provenance."""
     place = run.provenance.get("asked")
     ids = {key: str(place.get(key, "")) for key in ("suite", "row", "column")} if isinstance(place, dict) else {}
     return Recorded(run.failure is None and not run.spec.validation, **ids)

@@ -24,9 +24,8 @@ from pflbench.store.requests import Request, Requests, requests_of
 from pflbench.suite.cells import Cell, Expansion, ReadAs, TableRow
 from pflbench.suite.document import ColumnKey, Suite, column_key
 from pflbench.suite.expand import expand
-from pflbench.suite.load import available, figures, find, load, read, read_toml
+from pflbench.suite.load import available, figures, find, load, read, read_toml, requested_table
 from pflbench.suite.user_supplied import UserSupplied
-from pflbench.units import parse_seeds
 
 
 class _Stored(NamedTuple):
@@ -187,13 +186,7 @@ def latest(store: Store, own: UserSupplied) -> Expansion | None:
         return None
     last = max(asked, key=lambda one: str(one.get("finished", "")))["asked"]
     try:
-        table = expand(
-            read(last.get("file", last["suite"]), own),
-            profile=last["profile"],
-            rounds=last.get("rounds"),
-            seeds=parse_seeds(last["seeds"]) if "seeds" in last else None,
-            precision=last.get("precision"),
-        )
+        table = requested_table(last, own)
     except UsageError:
         return None
     return table if table.suite == last["suite"] and _has_results(table, _stored(store)) else None

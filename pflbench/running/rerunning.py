@@ -24,10 +24,9 @@ from pflbench.running.provenance import device_name
 from pflbench.running.task import Environment, Task
 from pflbench.spec import RunSpec
 from pflbench.store import Store, Stored
-from pflbench.suite.expand import expand
-from pflbench.suite.load import read
+from pflbench.suite.load import requested_table
 from pflbench.suite.user_supplied import UserSupplied
-from pflbench.units import count, parse_seeds
+from pflbench.units import count
 
 _TOLD = ("commit", "pflbench", "torch", "torchvision", "numpy", "python", "device", "execution")
 """Entries of a run's provenance that are shown beside the outcome."""
@@ -224,12 +223,5 @@ def _of_suite(run: Stored, root: Path) -> Mapping[str, Any]:
     if not isinstance(asked, dict):
         return {}
     with contextlib.suppress(UsageError, KeyError):
-        table = expand(
-            read(asked.get("file") or asked["suite"], UserSupplied(root)),
-            profile=asked["profile"],
-            rounds=asked.get("rounds"),
-            seeds=parse_seeds(asked["seeds"]) if "seeds" in asked else None,
-            precision=asked.get("precision"),
-        )
-        return table.locations.get(run.spec.id, {})
+        return requested_table(asked, UserSupplied(root)).locations.get(run.spec.id, {})
     return {}

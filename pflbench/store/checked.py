@@ -30,7 +30,8 @@ _KNOWN: Mapping[str, tuple[type, ...]] = {
 """Entries of a run's provenance that are read, with their types."""
 _ASKED: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("suite", "profile"), (str,)),
-    **dict.fromkeys(("file", "row", "column", "precision", "seeds"), _TEXT),
+    **dict.fromkeys(("file", "row", "column", "precision"), _TEXT),
+    "seeds": (str, list, type(None)),
     "rounds": (int, type(None)),
 }
 
@@ -67,6 +68,9 @@ def check_provenance(found: object) -> None:
         _check("asked.", asked, _ASKED)
         if lacking := [key for key in ("suite", "profile") if key not in asked]:
             raise ValueError(f"asked.{lacking[0]} is missing")
+        seeds = asked.get("seeds")
+        if isinstance(seeds, list) and not all(type(seed) is int and 0 <= seed < 2**63 for seed in seeds):
+            raise ValueError(f"asked.seeds is {_short(seeds)}")
 
 
 def _check(place: str, found: Mapping[str, Any], known: Mapping[str, tuple[type, ...]]) -> None:

@@ -16,7 +16,6 @@ from pflbench.stages import Shown, canonical
 from pflbench.suite.figure import Sizes
 from pflbench.suite.schema import LayoutTable, Mean, Spread
 from pflbench.suite.scoped import ALONE, Departure, Layer, Note
-from pflbench.units import seed_text
 
 UNPRINTED = ("guess", "tuned")
 """Sources of values that neither the paper nor its code gives: guessed, or tuned by us."""
@@ -362,16 +361,16 @@ class Expansion:
         """The cells by their places."""
         return {self.place(cell): cell for cell in self.cells}
 
-    def provenance(self, cell: Cell) -> dict[str, str | int]:
+    def provenance(self, cell: Cell) -> dict[str, str | int | list[int]]:
         """Provenance of a cell's runs: its place in the table, and selected values that replace the suite's.
 
         `file` is the path of a suite that does not come with pflbench.
         """
         part, file = self.part, self.part.suites[0]
-        chosen: dict[str, str | int | None] = {
+        chosen: dict[str, str | int | list[int] | None] = {
             "file": None if file == self.suite else file,
             "rounds": part.rounds,
-            "seeds": seed_text(part.seeds) if part.seeds else None,
+            "seeds": list(part.seeds),
             "precision": part.precision,
         }
         place = {"suite": self.suite, "profile": self.profile, "row": cell.row.id, "column": cell.column.id}

@@ -164,7 +164,7 @@ class ColumnLayers:
         return self.document.sources | self.entry.sources
 
     def _listed_for(self, row: Row) -> dict[str, Source]:
-        """What they say of a row's hyperparameters, by its method or, nearer, by its id."""
+        """Sources of a row's hyperparameters, by its method or, nearer, by its id."""
         listed = [(path.rpartition("."), source) for path, source in self._listed.items()]
         return {key: source for name in self._names(row) for (of, _, key), source in listed if of == name}
 

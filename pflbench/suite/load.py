@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,6 +13,7 @@ import tomli
 from pflbench.data.root import data_root
 from pflbench.errors import UsageError, unknown
 from pflbench.package import FOLDER
+from pflbench.suite.cells import Expansion
 from pflbench.suite.defaults import identified, with_defaults
 from pflbench.suite.document import Suite, parse
 from pflbench.suite.expand import expand
@@ -22,6 +23,7 @@ from pflbench.suite.scoped import ALONE
 from pflbench.suite.strict import validated
 from pflbench.suite.tuning import check_tuning
 from pflbench.suite.user_supplied import Equals, UserSupplied
+from pflbench.units import parse_seeds
 
 
 def folder(package: Path | None = None) -> Path:
@@ -118,6 +120,21 @@ def loaded(suites: Sequence[str], data_dir: str | Path | None) -> list[Suite]:
     User-supplied data are looked for below the data root. Raises `UsageError`.
     """
     return [load(name, UserSupplied(data_root(data_dir), imports=True)) for name in required(suites)]
+
+
+def requested_table(request: Mapping[str, Any], supplied: UserSupplied) -> Expansion:
+    """The table that a run was trained for, with the rounds, seeds and precision that were selected.
+
+    `request`: `asked` of the run's provenance. Raises `UsageError` if the suite is gone or has become another one.
+    """
+    seeds = request.get("seeds")
+    return expand(
+        read(request.get("file") or request["suite"], supplied),
+        profile=request["profile"],
+        rounds=request.get("rounds"),
+        seeds=parse_seeds(seeds) if isinstance(seeds, str) else seeds,  # runs of before 1.0 have them as text
+        precision=request.get("precision"),
+    )
 
 
 def standing(suites: Iterable[Suite], equals: Equals) -> list[Suite]:

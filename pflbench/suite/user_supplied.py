@@ -189,7 +189,7 @@ class UserSupplied:
         return found
 
     def _recorded(self, runs: Mapping[RunSpec, bool], axis: Literal["row", "column"], id_: str) -> dict[RunSpec, bool]:
-        """Those of these stored runs that this row or column requested, if one of them is finished; else all."""
+        """Stored runs that this row or column requested, if one of them is finished; else all of these."""
         stored, place = self.stored(), (self.suite, id_)
         here = {run: done for run, done in runs.items() if (stored[run].suite, getattr(stored[run], axis)) == place}
         return here if id_ and any(here.values()) else dict(runs)

@@ -210,7 +210,7 @@ class Case:
 
     @cached_property
     def determined(self) -> Tensor:
-        """Which entries of the vector a gradient determines: all but biases in front of a normalization."""
+        """Positions in the vector that a gradient determines: all but biases in front of a normalization."""
         named = {p.name for p in self.network.parameters}
         free = [f"{p.name.removesuffix('.bias')}.norm.scale" in named for p in self.network.parameters]
         sizes = [p.size for p in self.network.parameters]

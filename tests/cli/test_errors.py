@@ -46,6 +46,8 @@ RUN = ("run", "-s", "tiny.toml")
         (("runn",), ("'runn'", "'run'")),
         (("plan", "-s", "tiny.toml", "-m", "fedavgg"), ("method 'fedavgg'", "'fedavg'")),
         (("report", "--format", "cvs"), ("'cvs'", "'csv'")),
+        (("report", "--bare"), ("--caption and --bare are of LaTeX: write --format latex, not terminal",)),
+        (("report", "--format", "csv", "--caption", "Mine"), ("write --format latex, not csv",)),
         (("report",), ("No results of any suite in 'results'", "pflbench run")),
         (("report", "-s", "tiny.toml"), ("No results of tiny.toml in 'results'",)),
         (("status", "-s", "tiny"), ("Unknown suite 'tiny'",)),

@@ -26,6 +26,18 @@ HTML = '<img src="//evil.example">&amp;[a](http://evil.example)|b'
 FORMULA = "=cmd()"
 """As names of rows, columns and tables."""
 HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+CLAIM = """
+[[claim]]
+id = "claim-{id}"
+text = {text}
+source = {text}
+suite = "tiny.toml"
+columns = ["shards"]
+row = "ditto"
+against = ["fedavg-ft"]
+test = "better"
+least = 1.0
+"""
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -45,6 +57,9 @@ def hostile(results: Path, folder: Path) -> Path:
     )
     text = re.sub(r'(\[suite\][^[]*?title = )"[^"]*"', lambda found: found[1] + toml(f"T {NAME}\n# {HTML}"), text)
     (folder / "tiny.toml").write_text(text)
+    (folder / "claims.toml").write_text(
+        "".join(CLAIM.format(id=i, text=toml(one)) for i, one in enumerate((FORMULA, f"{NAME}\n# {HTML}")))
+    )
     store = Store(results)
     for run in store.list():
         result = store.read(run.spec.id)
@@ -72,6 +87,10 @@ VERBS = {
     "compare in markdown": ("compare", "results", "other", "-s", "tiny.toml", "--format", "markdown"),
     "compare as csv": ("compare", "results", "other", "-s", "tiny.toml", "--format", "csv"),
     "cite": ("cite", "tiny.toml"),
+    "claims": ("claims", "claims.toml", "--full"),
+    "claims in markdown": ("claims", "claims.toml", "--full", "--format", "markdown"),
+    "list of claims in markdown": ("claims", "claims.toml", "--format", "markdown"),
+    "claims as csv": ("claims", "claims.toml", "--format", "csv"),
     "plan": ("plan", "-s", "tiny.toml", "--no-measure"),
     "run": ("run", "-s", "tiny.toml", "--dry-run"),
     "rerun": ("run", "-s", "tiny.toml", "--dry-run", "--redo", "failed"),
@@ -132,7 +151,7 @@ def test_a_page_that_is_written_holds_none(cli, hostile: Path) -> None:
 # ---- formulas
 
 
-@pytest.mark.parametrize("verb", ["csv", "scores", "compare as csv", "runs as csv"])
+@pytest.mark.parametrize("verb", ["csv", "scores", "compare as csv", "runs as csv", "claims as csv"])
 def test_no_field_of_a_csv_is_a_formula(cli, hostile: Path, verb: str) -> None:
     shutil.copytree(hostile / "results", hostile / "other")
     header, *lines = csv.reader(cli(*VERBS[verb]).out.splitlines())
@@ -164,11 +183,12 @@ def test_fields_of_csv() -> None:
 
 
 def test_markdown_escapes_html_links_and_lines(cli, hostile: Path) -> None:
-    for verb in ("markdown", "compare in markdown"):
+    for verb in ("markdown", "compare in markdown", "claims in markdown", "list of claims in markdown"):
         shutil.rmtree(hostile / "other", ignore_errors=True)
         shutil.copytree(hostile / "results", hostile / "other")
         text = cli(*VERBS[verb]).out
         assert "&lt;img" in text and "<img" not in text and "](" not in text
+    assert not re.search("^#+ .*&lt;", text, re.MULTILINE), "a line of a claim's text begins no heading"
     title = cli(*VERBS["markdown"]).out.splitlines()[0]
     assert title.startswith("### T Fed") and "# &lt;img" in title
 

@@ -62,7 +62,7 @@ def test_what_was_run_last_comes_first_and_the_others_are_counted(cli: Any, fold
     everything = cli("report", "--all").out
     assert "CAFeMe, Table 1" in everything and "more table" not in everything
     asked = Store(folder / "results").list()[0].provenance["asked"]
-    assert set(asked) >= {"suite", "profile", "row", "column"}
+    assert set(asked) >= {"suite", "profile", "row", "column"} and asked["seeds"] == [0]
 
 
 @pytest.mark.usefixtures("first")

@@ -58,10 +58,35 @@ stages = ["global"]
 hyper = { epochs = 1 }
 """
 
+CLAIMED = (
+    SUITE.replace('"tiny"', '"claimed"')
+    + """
+[[row]]
+id = "again"
+title = "FedAvg again"
+method = "fedavg"
+stages = ["global"]
+hyper = { epochs = 1 }
+"""
+)
+"""The suite with a second row of the same run, so that a claim can compare two."""
+CLAIMS = """
+[[claim]]
+id = "again-alike"
+text = "FedAvg is as accurate as FedAvg."
+source = "nowhere"
+suite = "claimed.toml"
+columns = ["dirichlet"]
+row = "again"
+against = ["fedavg"]
+test = "within"
+margin = 1.0
+"""
+
 
 @dataclass(frozen=True)
 class Lab:
-    """The working folder with `tiny.toml`, `results/`, and the mark that an attack's code would leave."""
+    """The working folder with `tiny.toml`, `claims.toml`, `results/`, and the mark that an attack's code would leave."""
 
     folder: Path
 

@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from attack_kit import SUITE, Cli, Lab, Said
+from attack_kit import CLAIMED, CLAIMS, SUITE, Cli, Lab, Said
 
 from pflbench.cli import main as program
 
@@ -24,6 +24,8 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)  # as `python -m pflbench` has it
     (tmp_path / "tiny.toml").write_text(SUITE)
+    (tmp_path / "claimed.toml").write_text(CLAIMED)
+    (tmp_path / "claims.toml").write_text(CLAIMS)
     return Lab(tmp_path)
 
 

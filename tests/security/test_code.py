@@ -20,6 +20,7 @@ READING = {
     "csv": ("report", "-s", "tiny.toml", "--format", "csv"),
     "fairness": ("report", "-s", "tiny.toml", "--fairness"),
     "explain": ("explain", "tiny.toml", "fedavg", "dirichlet", "--full"),
+    "claims": ("claims", "claims.toml", "--full"),
     "status": ("status",),
     "list": ("ls", "runs"),
     "list of a suite": ("ls", "runs", "-s", "tiny.toml"),
@@ -154,6 +155,9 @@ def test_a_suites_code_is_imported_to_train_it_and_not_to_read_it(lab: Lab, cli:
     for verb in (("report", "-s", "own.toml", "--full"), ("explain", "own.toml", "fedavg", "dirichlet", "--full")):
         said = cli(*verb)
         assert said.code == 0 and "fedavg" in said.out.lower() and not lab.mark.exists()
+    for name in ("page", "csv", "fairness", "list of a suite", "scores", "compare", "cite"):
+        said = cli(*(one.replace("tiny.toml", "own.toml") for one in READING[name]))
+        assert said.code == 0 and not lab.mark.exists(), (name, said.err)
 
 
 def test_a_method_is_read_from_the_source_that_its_run_stored(lab: Lab) -> None:

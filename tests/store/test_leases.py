@@ -302,12 +302,13 @@ def test_a_full_disk_leaves_no_lease_behind(world: World, monkeypatch: pytest.Mo
 
 def test_a_lease_that_says_nothing_is_given_time_and_taken(world: World) -> None:
     (world.results / "claims").mkdir(parents=True)
-    for id, content in (("a", ""), ("b", "[]"), ("c", '{"token": "../../x", "process": {"pid": "?"}}')):
+    odd = {"a": "", "b": "[]", "c": '{"token": "../../x", "process": {"pid": "?"}}', "d": "[" * 100_000}
+    for id, content in odd.items():
         (world.results / "claims" / f"{id}.claim").write_text(content)
     one = world.leases()
-    assert [one.take([id]) for id in "abc"] == [[], [], []]
+    assert [one.take([id]) for id in odd] == [[], [], [], []]
     world.wait(PACE.patience + 30, watching=(one,))
-    assert [one.take([id]) for id in "abc"] == [["a"], ["b"], ["c"]]
+    assert [one.take([id]) for id in odd] == [["a"], ["b"], ["c"], ["d"]]
 
 
 def test_a_process_of_this_boot_that_ended_is_gone_at_once(world: World) -> None:

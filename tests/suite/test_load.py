@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from pflbench.errors import UsageError
 from pflbench.suite.expand import expand
-from pflbench.suite.load import available, find, folder, load, read_toml
+from pflbench.suite.load import available, find, folder, load, read_toml, requested_table
+from pflbench.suite.user_supplied import UserSupplied
 
 from .samples import raw, staged, suites, write
 
@@ -24,6 +25,15 @@ def test_shipped_suites_load_and_are_named_after_their_files() -> None:
     for name, path in available().items():
         suite = load(name)
         assert (suite.name, suite.path) == (name, path)
+
+
+@pytest.mark.parametrize("seeds", [[0, 2, 3], "0,2-3"], ids=["numbers", "text, as runs of before 1.0 have it"])
+def test_a_runs_request_finds_its_table_again(seeds: object) -> None:
+    request = {"suite": "cafeme-table1", "profile": "smoke", "row": "ditto", "column": "rmnist-shards"}
+    table = requested_table(request | {"seeds": seeds, "rounds": 3}, UserSupplied())
+    assert table.runs == expand(load("cafeme-table1"), profile="smoke", seeds=[0, 2, 3], rounds=3).runs
+    recorded = table.provenance(table.cells[0])
+    assert recorded["seeds"] == [0, 2, 3] and requested_table(recorded, UserSupplied()).runs == table.runs
 
 
 def test_unknown_suite_has_a_near_match() -> None:

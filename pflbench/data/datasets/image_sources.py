@@ -57,7 +57,7 @@ class ImageSource(Published):
     size: ClassVar[str]
     """Of what is to be downloaded, in words."""
     where: ClassVar[str]
-    """What to do with it, half a sentence in which {root} is the data root."""
+    """Advice on it, half a sentence in which {root} is the data root."""
     classes: ClassVar[int]
     least: ClassVar[int]
     """Images of the smallest class as published; with fewer, files are missing."""
