@@ -140,14 +140,18 @@ def _differing(paper: str) -> str:
     lines = (
         (
             f"{title}, {head.name}",
-            number(value.mean, None, 2),
-            number(value.reference and value.reference.mean, None, 2),
-            number(value.difference, None, 2, "+"),
+            _points(value.mean),
+            _points(value.reference and value.reference.mean),
+            _points(value.difference, "+"),
             f"`pflbench explain {table.suite} {row} {head.column.id}{f' --stage {head.stage}' if head.stage else ''}`",
         )
         for table, row, title, head, value in apart
     )
     return f"{said}\n\n{_pipes(('cell', 'ours', 'the paper', 'difference', 'shown by'), lines)}" if apart else said
+
+
+def _points(value: float | None, sign: str = "") -> str:
+    return NONE if value is None else number(value, None, 2, sign)
 
 
 def runs() -> str:
