@@ -32,7 +32,7 @@ def plain(text: str) -> str:
     A terminal's sequences are left out. Other control characters, those that change the direction of text, and lone
     surrogates become U+FFFD. Tab and line feed stay.
     """
-    return _HIDDEN.sub("\ufffd", _SEQUENCES.sub("", text))
+    return text if text.isprintable() else _HIDDEN.sub("\ufffd", _SEQUENCES.sub("", text))
 
 
 def one_line(text: str) -> str:

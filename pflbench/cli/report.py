@@ -114,7 +114,7 @@ def report(
         from pflbench.report.page import tables_page
 
         common.check_output(output, "tables.html")
-        made = tables_page(selection, store, own, spread=spread, read_as=read_as, versus=versus, compare=compare_paper)
+        made = tables_page(selection, store, own, spread=spread, read_as=read_as, versus=versus)
         common.put(made, output)
         return 0
     first_look = format_ == "terminal" and output is None

@@ -50,7 +50,14 @@ class SeedScores:
 
     def average(self, reading: Reading) -> Floats:
         """The mean accuracy in percent for each fine-tuning step that is read."""
-        return average(self.rounds, reading, self.result)
+        if reading not in self.averages:
+            self.averages[reading] = average(self.rounds, reading, self.result)
+        return self.averages[reading]
+
+    @cached_property
+    def averages(self) -> dict[Reading, Floats]:
+        """Averages by reading, each computed once."""
+        return {}
 
     @cached_property
     def each(self) -> tuple[tuple[int, ...], Floats]:
@@ -78,6 +85,14 @@ def of_seed(one: SeedScores, reading: Reading) -> Floats:
 
 def read_seeds(cell: Cell, shelf: Shelf) -> list[SeedScores]:
     """The finished seeds of a cell. Where clients choose among runs, each is read from its own choice."""
+    key = tuple(run.id for run in cell.needed), cell.reading
+    found: list[SeedScores] | None = shelf.seeds.get(key)
+    if found is None:
+        found = shelf.seeds[key] = _read_seeds(cell, shelf)
+    return found
+
+
+def _read_seeds(cell: Cell, shelf: Shelf) -> list[SeedScores]:
     if cell.choices:
         return [one for points in cell.choices if (one := _chosen(cell, points, shelf))]
     results = [result for run in cell.runs if (result := shelf.read(run))]

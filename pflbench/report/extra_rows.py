@@ -136,9 +136,8 @@ class _Column:
 
     def has_as_point(self, run: RunSpec) -> bool:
         """True for a run that is a point of a row's grid, with other settings than the row's."""
-        return variant(run, self.alike) not in self.named and any(
-            run.method.name == name and _at(run, keys) == at for name, keys, at in self._points
-        )
+        there = any(run.method.name == name and _at(run, keys) == at for name, keys, at in self._points)
+        return there and variant(run, self.alike) not in self.named
 
     def admits(self, setting: str, method: str) -> bool:
         return (setting, "") in self._settings or (setting, method) in self._settings

@@ -11,7 +11,6 @@ from pflbench.report.citing import cited
 from pflbench.report.claims import Judged, Tables, asked, judge
 from pflbench.report.compact import check_known
 from pflbench.report.explain import hyperparameters, method_of, shared_settings
-from pflbench.report.html.copies import copies
 from pflbench.report.html.data import CellSources, Sheet, with_numbers
 from pflbench.report.html.render import render_page as rendered
 from pflbench.report.layout import Filled, fill, finished, reread
@@ -19,12 +18,13 @@ from pflbench.report.methods import MethodDescription, describe_method
 from pflbench.report.reading import Shelf
 from pflbench.report.rivals import rival_row
 from pflbench.report.table import Versus
-from pflbench.report.tables import asked_for, counted_rows, names_of_rows
+from pflbench.report.tables import asked_for, counted_rows, names_of_rows, selects_nothing
 from pflbench.selection import Selection, selection
 from pflbench.store import Store
 from pflbench.store.columns import scores_of
 from pflbench.store.requests import Requests, requests_of
 from pflbench.suite.cells import Expansion, ReadAs
+from pflbench.suite.load import available
 from pflbench.suite.user_supplied import UserSupplied
 
 READINGS: tuple[ReadAs, ...] = ("last", "last-10", "best")
@@ -38,13 +38,13 @@ def tables_page(
     spread: bool | None = None,
     read_as: ReadAs = "last",
     versus: str | None = None,
-    compare: bool = True,
 ) -> str:
     """The page of what a report shows, in every reading; it opens in the one that is asked for.
 
     The other arguments are those of `report.tables.reported`. Raises as it does.
     """
     found = asked_for(part, store, own, spread=spread, read_as=read_as)
+    shown = without_smoke(found.shown)
     shelf, requests = Shelf(store), requests_of(store)
     sheets = [
         Sheet(
@@ -55,7 +55,7 @@ def tables_page(
         )
         for name, table in found.counted.items()
     ]
-    sheets += [_sheet(one, part, shelf, requests) for one in found.shown]
+    sheets += [_sheet(one, part, shelf, requests) for one in shown]
     fills = [sheet.fills["last"] for sheet in sheets if sheet.fills]
     check_known(part.methods, names_of_rows(found.counted.values(), fills))
     kept = with_numbers([sheet for sheet in sheets if sheet.has_rows])
@@ -64,20 +64,28 @@ def tables_page(
     }
     return rendered(
         kept,
-        copies(kept, compare),
         _methods(kept),
         read_as,
         rivals,
-        _claims(kept, shelf, own),
+        _claims(kept, shelf, own, shown if selects_nothing(part) else []),
         elsewhere=public_folder(store.root) != store.root,
     )
 
 
-def _claims(sheets: Sequence[Sheet], shelf: Shelf, own: UserSupplied) -> dict[str, list[Judged]]:
-    """Claims of the suites that are on the page, each decided from all stored runs."""
+def without_smoke(tables: Sequence[Expansion]) -> list[Expansion]:
+    """The tables without those of profile `smoke` whose suite has another profile here."""
+    others = {one.path for one in tables if one.profile != "smoke"}
+    return [one for one in tables if one.profile != "smoke" or one.path not in others]
+
+
+def _claims(
+    sheets: Sequence[Sheet], shelf: Shelf, own: UserSupplied, whole: Sequence[Expansion]
+) -> dict[str, list[Judged]]:
+    """Claims of the suites that are on the page, each decided from all stored runs; `whole`: expanded suites."""
     suites = {sheet.table.suite for sheet in sheets}
     found: dict[str, list[Judged]] = {}
-    tables = Tables(own, "paper")
+    tables, shipped = Tables(own, "paper"), available()
+    tables.update({one.suite: one for one in whole if one.profile == "paper" and shipped.get(one.suite) == one.path})
     for claims in asked([]).values():
         for claim in claims:
             if claim.suite in suites:

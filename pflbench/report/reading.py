@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, wraps
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -223,10 +223,14 @@ def smallest_first(held: Sequence[float], clients: Sequence[int]) -> list[int]:
 
 
 class Shelf:
-    """The runs in a store. `stored` shrinks where reading a run shows that its file is damaged."""
+    """The runs in a store. `stored` shrinks where reading a run shows that its file is damaged.
+
+    `seeds`: what `cells.read_seeds` made of them, by run ids and reading.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.seeds: dict[tuple[tuple[str, ...], Reading], Any] = {}
         self._results: dict[str, RunResult] = {}
         self.stored: dict[str, Stored] = {stored.spec.id: stored for stored in store.list()}
 

@@ -209,11 +209,12 @@ def held_against(name: str, table: Expansion, grid: Grid, found: Mapping[Place, 
     """
     of = rival_row(table, name)
     compared: dict[Place, Against] = {}
-    for head in table.heads:
-        theirs = of, head.id
+    for head, places in grouped((head, (row, head)) for row, head in grid).items():
+        theirs = of, head
         column: dict[Place, Against] = {}
-        for place, mine in grid.items():
-            if place[1] != head.id or place == theirs or theirs not in grid or mine.mixed:
+        for place in places:
+            mine = grid[place]
+            if place == theirs or theirs not in grid or mine.mixed:
                 continue
             common = [seed for seed in mine.seeds if seed in grid[theirs].seeds]
             if len(common) > 1:

@@ -11,6 +11,7 @@ from typing import Any
 
 from pflbench import names
 from pflbench.errors import UsageError
+from pflbench.units import MOST_SEEDS
 
 ID = re.compile(r"[0-9a-f]{16}")
 """Id of a run. Text that is one names no other file or folder."""
@@ -69,8 +70,13 @@ def check_provenance(found: object) -> None:
         if lacking := [key for key in ("suite", "profile") if key not in asked]:
             raise ValueError(f"asked.{lacking[0]} is missing")
         seeds = asked.get("seeds")
-        if isinstance(seeds, list) and not all(type(seed) is int and 0 <= seed < 2**63 for seed in seeds):
+        if isinstance(seeds, list) and not _is_selection(seeds):
             raise ValueError(f"asked.seeds is {_short(seeds)}")
+
+
+def _is_selection(seeds: list[Any]) -> bool:
+    """True for seeds that a command line could select."""
+    return len(seeds) <= MOST_SEEDS and all(type(seed) is int and 0 <= seed < 2**63 for seed in seeds)
 
 
 def _check(place: str, found: Mapping[str, Any], known: Mapping[str, tuple[type, ...]]) -> None:

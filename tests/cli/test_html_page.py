@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,7 +87,7 @@ def column(page: Page, number: int) -> list[str]:
 def test_one_table_is_open_and_another_can_be_chosen(opened: Any) -> None:
     page = opened(f"table={TABLE}")
     assert page.locator("main > section:visible").count() == 1
-    page.locator("#picker").select_option("cafeme-table1.quick")
+    page.locator('nav a[data-open="cafeme-table1.quick"]').click()
     assert sheet(page, "cafeme-table1.quick").is_visible() and not sheet(page).is_visible()
     assert page.url.endswith("#table=cafeme-table1.quick")
 
@@ -149,22 +150,37 @@ def test_the_tab_says_what_is_open(opened: Any) -> None:
     assert page.title() == "pFedVEM, Table 1 · pflbench"
 
 
-def test_it_opens_on_the_first_papers_own_table_and_the_picker_goes_by_papers(opened: Any) -> None:
+def test_it_opens_on_the_first_papers_own_table_and_the_rail_goes_by_papers(opened: Any) -> None:
     page = opened("show=ours")
     assert page.evaluate("view.table") == "cafeme-table1.paper"
-    groups = page.locator("#picker optgroup").evaluate_all("all => all.map((one) => [one.label, one.children.length])")
-    assert [name for name, _ in groups] == ["CAFeMe (arXiv:2312.15191)", "pFedVEM (arXiv:2305.12557)"]
-    first = page.locator("#picker optgroup option").all_inner_texts()
-    assert re.fullmatch(r"CAFeMe, Table 1 · \d+ of 32", first[0]) and first[1].startswith("CAFeMe, Table 1 · quick · ")
-    assert page.locator("#picker option").count() - 1 == sum(number for _, number in groups)
+    rail = page.locator("nav .rail")
+    assert rail.locator("h2").all_inner_texts() == ["CAFeMe", "pFedVEM"]
+    cafeme = " ".join(rail.locator("li", has_text="Table 1").first.inner_text().split())
+    assert re.fullmatch(r"Table 1 paper \d+/32 quick \d+/32 fair quick \d+/44", cafeme)
+    assert rail.locator("[aria-current]").inner_text().startswith("paper")
+    table = sheet(page, "cafeme-table1.paper").locator("table").first.bounding_box()
+    tools = sheet(page, "cafeme-table1.paper").locator(".tools").bounding_box()
+    assert tools["height"] < 45 and table["y"] - tools["y"] < 80, "one line of tools, then the table"
+    page.set_viewport_size({"width": 400, "height": 900})
+    page.reload()
+    assert not rail.get_by_role("link", name="Methods").is_visible()
+    rail.locator("summary").click()
+    rail.get_by_role("link", name="Methods").click()
+    assert page.locator('section[data-page="methods"]').is_visible() and not rail.locator("h2").first.is_visible()
 
 
 def test_a_table_on_unequal_terms_says_so_and_leads_to_the_fair_one(opened: Any) -> None:
     page = opened("table=cafeme-table1.paper")
     said = sheet(page, "cafeme-table1.paper").locator(".fair")
-    assert said.inner_text().startswith(
-        "Not on equal terms: fine-tuning rate: CAFeMe's is 5 (CIFAR-10) or 10 (RMNIST) times"
+    assert said.inner_text() == "Not on equal terms"
+    said.locator("summary").click()
+    told = said.locator("p").inner_text()
+    assert told.startswith("fine-tuning rate: CAFeMe's is 5 (CIFAR-10) or 10 (RMNIST) times")
+    page.keyboard.press("Escape")
+    assert not said.locator("p").is_visible() and said.locator("summary").evaluate(
+        "one => one === document.activeElement"
     )
+    page.keyboard.press("Enter")
     said.get_by_role("link").click()
     assert sheet(page, "cafeme-table1-fair.quick").is_visible()
     assert sheet(page, "cafeme-table1-fair.quick").locator(".fair").count() == 0
@@ -184,10 +200,10 @@ def test_ours_the_papers_and_the_difference(opened: Any, differing: dict[str, st
     page = opened(f"table={TABLE}")
     cell = sheet(page).locator("tr", has_text=differing["row"]).locator('td[data-cell$=",2"]:visible').first
     assert cell.inner_text().startswith(f"{float(differing['mean']):.1f} ± {float(differing['sem']):.1f}")
-    page.get_by_role("button", name="paper", exact=True).click()
+    sheet(page).get_by_label("View").select_option("paper")
     paper = (float(differing[f"reference_{key}"]) for key in ("mean", "spread"))
     assert cell.inner_text() == " ± ".join(f"{number:.1f}" for number in paper)
-    page.get_by_role("button", name="difference", exact=True).click()
+    sheet(page).get_by_label("View").select_option("difference")
     low, high = (f"{float(differing[f'difference_{end}']):+.1f}" for end in ("low", "high"))
     assert (
         cell.inner_text() == f"{float(differing['difference']):+.1f} ({low} to {high})"
@@ -212,11 +228,11 @@ def test_rows_are_sorted_by_a_column_and_back(opened: Any) -> None:
 
 def test_rows_are_filtered_and_hidden(opened: Any) -> None:
     page = opened(f"table={TABLE}")
+    sheet(page).locator("summary", has_text="More").click()
     page.get_by_label("Rows with").fill("pfed")
     shown = [text.lower() for text in sheet(page).locator("tbody th[scope=row]:visible").all_inner_texts()]
     assert shown and all("pfed" in text for text in shown) and "filter=pfed" in page.url
     page.get_by_label("Rows with").fill("")
-    sheet(page).locator("summary", has_text="Rows and columns").click()
     sheet(page).locator('[data-hides="rows:local"] input').uncheck()
     assert "Local" not in sheet(page).locator("tbody th[scope=row]:visible").all_inner_texts()
     assert "row=local" in page.url
@@ -294,7 +310,7 @@ def test_one_row_against_the_others(opened: Any) -> None:
     cell = sheet(page, "cafeme-table1.quick").locator('td[data-cell="1,2"]')
     assert cell.get_attribute("data-below") == "n = 8 clients"
     assert cell.get_attribute("title") == "over 8 clients; conditional on seed 0, without a test"
-    page.get_by_role("button", name="our runs", exact=True).click()
+    sheet(page, "cafeme-table1.quick").get_by_label("Versus").select_option("nobody")
     assert cell.get_attribute("title") is None and cell.get_attribute("data-below") is None
 
 
@@ -307,34 +323,49 @@ def test_a_difference_has_its_n_and_p_in_the_table_the_drawer_and_the_copies(ope
     shown = cell.inner_text().split("\n")[0]
     cell.get_by_role("button").click()
     assert f"{shown}, {told}" in page.locator("#drawer").inner_text()
+    page.evaluate("drawer.close()")
     lines = page.evaluate("copied(SHEETS.get(view.table), 'markdown')").splitlines()
-    assert any(re.sub(" +", " ", line).split(" | ")[2:5] == [shown, f"{n} seeds", p] for line in lines)
+    assert any(f" {shown}; n = {n} seeds, p = {p} |" in line for line in lines)
 
 
-@pytest.mark.parametrize("more", [(), ("--versus", "cafeme")])
-@pytest.mark.parametrize("format", ["markdown", "latex", "csv"])
-def test_a_copied_view_is_the_report_byte_for_byte(
-    opened: Any, tmp_path: Path, format: str, more: tuple[str, ...]
-) -> None:
-    table = ("-s", "cafeme-table1", "--profile", "quick")
-    written(tmp_path / "text", *table, "--format", format, *more)
-    versus = "&versus=cafeme" if more else ""
-    page = opened(f"table=cafeme-table1.quick{versus}")
-    key = "SHEETS.get(view.table)"
-    assert page.evaluate(f"copied({key}, '{format}')").encode() == (tmp_path / "text").read_bytes()
-    assert page.evaluate(f"reportCommand({key}, '{format}')").split()[2:] == [
-        *("--suite", "cafeme-table1", "--profile", "quick", *more, "--format", format)
-    ]
+def copy_of(page: Page, format: str, *, full: bool = False) -> str:
+    return str(page.evaluate(f"copied(SHEETS.get(view.table), '{format}', {str(full).lower()})"))
 
 
-@pytest.mark.parametrize("read", ["last-10", "best"])
-def test_so_is_another_reading(opened: Any, tmp_path: Path, read: str) -> None:
-    page = opened(f"table={TABLE}&read={read}")
-    for format in ("markdown", "csv"):
-        more = ("--format", format, "--read", read, "--profile", "paper")
-        written(tmp_path / format, "-s", "pfedvem-table1", *more)
-        text = page.evaluate(f"copied(SHEETS.get(view.table), '{format}')")
-        assert text.encode() == (tmp_path / format).read_bytes()
+def test_a_copy_is_what_is_seen(opened: Any) -> None:
+    page = opened(f"table={TABLE}&filter=pfed&column=fashion-mnist-50/global&show=paper")
+    rows = [one.inner_text() for one in sheet(page).locator("tbody th[scope=row]:visible").all()]
+    cells = [one.inner_text().split("\n")[0] for one in sheet(page).locator("td[data-cell]:visible").all()]
+    read = list(csv.reader(io.StringIO(copy_of(page, "csv"))))
+    seen = [line for line in read if line[0] in rows]
+    assert [line[0] for line in seen] == rows and len(rows) >= 3
+    assert [one for line in seen for one in line[1:]] == cells
+    (head,) = (line for line in read if line[0] == "FMNIST")
+    assert "50 Clients, PM" in head and "50 Clients, GM" not in head
+    markdown = copy_of(page, "markdown").splitlines()
+    assert markdown[0] == "### pFedVEM, Table 1." and markdown[2] == "The paper's numbers, accuracy in %."
+    grid = [[one.strip() for one in line.strip("|").split("|")] for line in markdown if line.startswith("|")]
+    assert [line for line in grid if line[0] in rows] == seen
+    latex = "\n".join(line for line in copy_of(page, "latex").splitlines() if not line.startswith("%"))
+    assert "pFedBayes &" in latex and "FedProx &" not in latex
+
+
+@pytest.mark.parametrize("view", ["", "&versus=cafeme", "&show=difference", "&equal=gradients"])
+def test_latex_of_a_view_has_notes_as_comments_and_its_runs_with_full_provenance(opened: Any, view: str) -> None:
+    page = opened(f"table=cafeme-table1.quick{view}")
+    seen, full = (copy_of(page, "latex", full=full) for full in (False, True))
+    source = [line for line in seen.splitlines() if not line.startswith("%")]
+    assert source == [line for line in full.splitlines() if not line.startswith("%")]
+    (caption,) = [line for line in source if r"\caption" in line]
+    assert len(caption) < 180 and all(line.isascii() for line in source)
+    assert all(
+        line.count("&") == source[source.index("    \\midrule") - 1].count("&")
+        for line in source
+        if line.endswith(r" \\") and "multicolumn" not in line
+    )
+    runs = set(re.findall(r"\b[0-9a-f]{16}\b", full))
+    assert len(runs) >= 8 and not re.findall(r"\b[0-9a-f]{16}\b", seen)
+    assert "% Numbers: pflbench report --suite cafeme-table1 --profile quick" in full
 
 
 def test_the_texts_are_copied_with_the_papers_to_cite(opened: Any) -> None:
@@ -342,22 +373,24 @@ def test_the_texts_are_copied_with_the_papers_to_cite(opened: Any) -> None:
     page.get_by_role("button", name="Copy or cite…").last.click()
     area = page.get_by_label("The text")
     page.wait_for_function("document.querySelector('#copies textarea').value.startsWith('###')")
+    page.get_by_role("button", name="Copy with full provenance").click()
+    page.wait_for_function("/[0-9a-f]{16}/.test(document.querySelector('#copies textarea').value)")
     page.get_by_role("button", name="BibTeX").click()
-    page.wait_for_function("document.querySelector('#copies textarea').value.includes('{pflbench,')")
     assert area.input_value() == pb.cite("cafeme-table1")
+    assert page.get_by_role("button", name="Copy the link to this view").is_visible()
 
 
 def test_who_is_ahead_at_equal_cost(opened: Any) -> None:
     page = opened(f"table={TABLE}")
     whole = column(page, 2)
-    sheet(page).get_by_label("At equal").select_option("bytes")
+    sheet(page).get_by_label("View").select_option("at equal bytes")
     assert "equal=bytes" in page.url and "At equal bytes" in sheet(page).locator(".status").inner_text()
     ifca = sheet(page).locator('td[data-cell="6,2"]')
     said = page.evaluate("place(SHEETS.get(view.table), '6,2').equal.bytes")
     assert ifca.inner_text() == said[0] != whole[6] and ifca.get_attribute("data-below") == f"round {said[1]}"
-    page.get_by_role("button", name="difference", exact=True).click()
+    sheet(page).get_by_label("View").select_option("difference")
     assert "equal" not in page.url, "one thing at a time"
-    page.get_by_role("button", name="our runs", exact=True).click()
+    sheet(page).get_by_label("View").select_option("our runs")
     assert column(page, 2) == whole and sheet(page).locator("td[data-below]").count() == 0
 
 

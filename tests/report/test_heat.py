@@ -96,7 +96,7 @@ def test_a_map_has_numbers_with_their_ranks(build: Build, store: Store) -> None:
     }
     assert [of.first for of in made.rows] == ["in 2 of 2", "in 0 of 2"]
     assert made.rows[1].versus == ("demo.paper", "fedavg")
-    text = render_page([sheet(two_datasets(build, store), store)], "", {})
+    text = render_page([sheet(two_datasets(build, store), store)], {})
     assert "table=demo.paper&amp;versus=fedavg" in text and 'class="shade4"' in text
 
 
@@ -104,7 +104,7 @@ def test_columns_of_the_same_data_are_one(build: Build, store: Store) -> None:
     build.fill(store)
     made = sheet(build.table(), store)
     assert heat_maps([made]) == [], "both columns are of one dataset, dealt in one way"
-    assert "no two independent columns have numbers" in render_page([made], "", {})
+    assert "no two independent columns have numbers" in render_page([made], {})
 
 
 def test_gaps_and_missing_seeds_are_told_apart_from_numbers(build: Build, store: Store) -> None:
@@ -116,7 +116,7 @@ def test_gaps_and_missing_seeds_are_told_apart_from_numbers(build: Build, store:
     more = replace(table, rows=rows, cells=(*table.cells, ditto))
     (made,) = heat_maps([sheet(more, store)])
     assert spots(made)["Ditto"] == [("80.00", "1–3", 4, False), None], "one seed says nothing about ranks"
-    text = render_page([sheet(more, store)], "", {})
+    text = render_page([sheet(more, store)], {})
     assert 'class="shade4 gap"' in text and '<td class="gap"></td>' in text
 
 

@@ -54,7 +54,7 @@ def claim(word: Word, text: str = "FedAvg is ahead.", missing: tuple[Missing, ..
 
 def drawn(build: Build, store: Store, **table: Any) -> dict[str, list[float | None]]:
     """What the forest of a page is drawn by, by row and column."""
-    text = render_page([sheet(build.table(**table), store)], "", {})
+    text = render_page([sheet(build.table(**table), store)], {})
     found = re.search(r'id="data">(.*?)</script>', text, re.DOTALL)
     assert found
     (data,) = json.loads(found[1])["tables"]
@@ -63,7 +63,7 @@ def drawn(build: Build, store: Store, **table: Any) -> dict[str, list[float | No
 
 def test_verdicts_stand_behind_numbers_as_glyphs(build: Build, store: Store) -> None:
     build.fill(store)
-    text = render_page([sheet(build.table(references=PRINTED), store)], "", {})
+    text = render_page([sheet(build.table(references=PRINTED), store)], {})
     cells = re.findall(r'<td class="([^"]*is-[^"]*)"><button type="button">([^<]*)<', text)
     assert cells == [("is-inconclusive", "30.00 ± 8.16"), ("is-differs", "40.00 ± 8.16")], "numbers are as they were"
     for label, glyph in GLYPHS.items():
@@ -132,7 +132,7 @@ def test_a_reduced_profile_is_no_coverage_of_a_paper(build: Build, store: Store)
 
 def test_a_claims_text_stays_text(build: Build, store: Store) -> None:
     build.fill(store)
-    text = render_page([sheet(build.table(), store)], "", {}, judged={"demo": [claim("holds", "<b>ahead</b>")]})
+    text = render_page([sheet(build.table(), store)], {}, judged={"demo": [claim("holds", "<b>ahead</b>")]})
     assert "<b>ahead" not in text and "&lt;b&gt;ahead" in text
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import csv
-import gzip
 import hashlib
 import io
 import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,11 +20,14 @@ from hypothesis import strategies as st
 from table_kit import row
 
 from pflbench.output import plain
-from pflbench.report.html.copies import copies
+from pflbench.report import html
 from pflbench.report.html.data import Sheet, with_numbers
 from pflbench.report.html.escape import discreet, embedded, web_link
 from pflbench.report.html.render import render_page
+from pflbench.report.latex import escaped
 from pflbench.report.layout import fill, finished
+from pflbench.report.looks import contrast, rgb
+from pflbench.report.page import without_smoke
 from pflbench.report.reading import Shelf
 from pflbench.report.render import long_form, render
 from pflbench.report.verdict import COMPARED, RULE
@@ -104,8 +107,8 @@ def test_a_users_text_stays_text_everywhere(build: Build, store: Store, title: s
     cells = tuple(replace(cell, row=next(one for one in rows if one.id == cell.row.id)) for cell in usual_table.cells)
     table = replace(usual_table, title=where, suite=title, paper=other, protocol=where, rows=rows, cells=cells)
     usual, made = (sheet(one, store) for one in (usual_table, table))
-    text = render_page([made], copies([made], True), {})
-    before, after = Elements(render_page([usual], "", {})), Elements(text)
+    text = render_page([made], {})
+    before, after = Elements(render_page([usual], {})), Elements(text)
     linked = [tag for tag in after.tags if tag == "a"]  # a paper is one in its table and one in its card, or none
     assert [tag for tag in after.tags if tag != "a"] == [tag for tag in before.tags if tag != "a"]
     assert len(linked) - before.tags.count("a") in (-2, 0)
@@ -113,7 +116,7 @@ def test_a_users_text_stays_text_everywhere(build: Build, store: Store, title: s
     links = [value or "" for key, value in after.attributes if key in ("href", "src")]
     assert all(re.match(r"#|https?://", one) for one in links)
     assert "<" not in of(text, "data") and json.loads(of(text, "data"))["tables"][0]["rows"][0][1] == plain(title)
-    assert re.fullmatch(r"[\w+/=]*", of(text, "texts"))
+    assert all(source.isascii() for source in json.loads(of(text, "latex")).values())
     in_csv, in_markdown, in_latex = long_form([made.table]), render(made.table, "markdown"), render(made.table, "latex")
     read = list(csv.reader(io.StringIO(in_csv, newline="")))
     assert all(len(line) == len(read[0]) for line in read)
@@ -127,7 +130,7 @@ def test_a_users_text_stays_text_everywhere(build: Build, store: Store, title: s
 
 def test_the_page_tells_the_rule_of_verdicts_and_colors_each(build: Build, store: Store) -> None:
     build.fill(store)
-    text = render_page([sheet(build.table(), store)], "", {})
+    text = render_page([sheet(build.table(), store)], {})
     assert json.loads(of(text, "data"))["rule"] == RULE
     assert all(f"td.{label}" in text for label in COMPARED)
 
@@ -186,15 +189,14 @@ def test_what_a_page_tells_of_the_runs_names_nobody(build: Build, store: Store) 
         store.write(build.result(build.spec(seed), 0.3, **where))
     store.write(build.failed(build.spec(0, alpha=5.0, rounds=4), "OSError: /home/me/data is gone"))
     made = sheet(build.table(), store)
-    text = render_page([made], copies([made], True), {})
-    text += gzip.decompress(base64.b64decode(of(text, "texts"))).decode()
+    text = render_page([made], {})
     assert "c0ffee" in text and "2.11" in text
     assert [word for word in ("lab-17", "Secret", "/home", "method_source") if word in text] == []
 
 
 def test_the_policy_admits_the_pages_own_script_alone(build: Build, store: Store) -> None:
     build.fill(store)
-    text = render_page([sheet(build.table(), store)], "", {})
+    text = render_page([sheet(build.table(), store)], {})
     (allowed,) = re.findall(r"script-src 'sha256-([^']+)'", text)
     script = text.rpartition("<script>")[2].partition("</script>")[0]
     assert base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() == allowed
@@ -205,7 +207,7 @@ def test_clients_are_told_by_seed(build: Build, store: Store) -> None:
     """Two clients a tenth below and above: the worst tenth is the lower one, the median the middle."""
     build.fill(store)
     made = sheet(build.table(), store)
-    (table,) = json.loads(of(render_page([made], "", {}), "data"))["tables"]
+    (table,) = json.loads(of(render_page([made], {}), "data"))["tables"]
     cell = table["readings"]["last"]["cells"]["0,0"]
     mean = float(np.mean([one[1] for one in cell["seeds"]]))
     assert (float(cell["worst"]), float(cell["median"])) == (pytest.approx(mean - 10), pytest.approx(mean))
@@ -221,16 +223,33 @@ def test_tables_that_would_be_called_alike_have_numbers(build: Build, store: Sto
     assert [one.key for one in odd] == ["a-b-c.paper"]
 
 
-def test_a_table_against_each_row_is_what_the_report_says(build: Build, store: Store) -> None:
+def test_the_scripts_know_the_source_of_each_character_that_latex_reads_otherwise(build: Build, store: Store) -> None:
     build.fill(store)
-    made = sheet(build.table(), store)
-    texts = json.loads(gzip.decompress(base64.b64decode(copies([made], True))))
-    lines = texts["lines"]
-    (of_table,) = texts["tables"].values()
-    for rival in ("", "fedavg", "fedavg-ft"):
-        versus = made.versus["last"].get(rival)
-        table = replace(made.table, versus=versus)
-        for format in ("markdown", "latex"):
-            held = of_table["last"][rival][format] if rival else []
-            text = "\n".join(lines[n] for n in of_table["last"][""][format]) + "\n".join(lines[n] for n in held)
-            assert text == render(table, format)  # type: ignore[arg-type]
+    known = json.loads(of(render_page([sheet(build.table(title="Größe_1 ≤ 50 %"), store)], {}), "latex"))
+    for said in ("Größe", "50 %", "a_b", "≤", "1.0 ± 0.1", "✓ ≈ ? ✗", "−1", "{x} & y # $ ^ ~"):
+        assert "".join(known.get(c, c) for c in said) == escaped(said), said
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("line", [".picture .other", ".picture .axis", ".slope line"])
+def test_gray_lines_reach_three_to_one(line: str, scheme: str) -> None:
+    css = (Path(html.__file__).parent / "page.css").read_text()
+    colors = [re.findall(rf"--{name}: (#\w+)", css)[scheme == "dark"] for name in ("soft", "back")]
+    found = re.search(rf"{re.escape(line)} {{[^}}]*stroke: var\(--soft\); stroke-opacity: ([\d.]+)", css)
+    assert found
+    back, share = rgb(colors[1]), float(found[1])
+    drawn = tuple(share * one + (1 - share) * under for one, under in zip(rgb(colors[0]), back, strict=True))
+    light, dark = sorted((contrast(one) for one in (drawn, back)), reverse=True)  # against white
+    assert light / dark >= 3
+
+
+def test_the_rail_has_each_table_once_with_its_profiles(build: Build, store: Store) -> None:
+    build.fill(store)
+    made = with_numbers([sheet(build.table(), store), sheet(build.table(profile="quick"), store)])
+    links = re.findall(r'data-open="([^"]*)"[^>]*>(\w+) <span class="filled">(\d+/\d+)<', render_page(made, {}))
+    assert [link[:2] for link in links] == [("demo.paper", "paper"), ("demo.quick", "quick")]
+
+
+def test_smoke_is_hidden_unless_alone(build: Build) -> None:
+    paper, smoke = build.table(), build.table(profile="smoke")
+    assert without_smoke([smoke, paper]) == [paper] and without_smoke([smoke]) == [smoke]

@@ -57,6 +57,7 @@ HEADERS: dict[str, Odd] = {
     "more than 64 bits": lambda lab, run: provenance(lab, run, wall_seconds=10**400),
     "rounds beyond 64 bits": lambda lab, run: provenance(lab, run, asked=TINY | {"rounds": 2**63}),
     "a seed that is none": lambda lab, run: provenance(lab, run, asked=TINY | {"seeds": [0, 1.5]}),
+    "many seeds": lambda lab, run: provenance(lab, run, asked=TINY | {"seeds": [*range(100_001)]}),
     "often": lambda lab, run: provenance(lab, run, evaluate_every="1"),
     "no reference": lambda lab, run: named(lab, run, "a:b:c d"),
     "only a colon": lambda lab, run: named(lab, run, ":"),

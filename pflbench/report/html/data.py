@@ -178,6 +178,7 @@ def sheet_data(sheet: Sheet, pool: Embedded) -> dict[str, Any]:
         "options": discreet(sheet.options),
         "folder": sheet.folder,
         "run": discreet(command("run", sheet.part.but(columns=None, methods=None).options)),
+        "bibtex": pool.add(discreet(sheet.bibtex)),
         "rows": _rows(wide),
         "columns": [
             [key, head.name, _one(columns=[head.column.id]), *_budgets(equal, head.id, pool)] for key, head in heads

@@ -135,7 +135,7 @@ function againListed(sheet, cell, row, column) {
     element("p", {}, "Train all its runs anew, into a folder of their own:"), command(train + " --results again")];
   if (run.length && cell.done[0] < cell.done[1]) run.push(element("p", {}, "Train those that are missing:"), command(train + (cell.done[2] ? " --redo failed" : "") + sheet.folder));
   const ids = runs.map(([seed, id]) => `${id} (seed ${seed})`).join(", ");
-  return part("Compute it again", ...rerun, ...run, element("details", {}, element("summary", {}, "Its runs"), element("p", { class: "ids" }, ids)));
+  return part("Compute it again", ...rerun, ...run, element("p", {}, "Print this table:"), command(reportCommand(sheet)), element("details", {}, element("summary", {}, "Its runs"), element("p", { class: "ids" }, ids)));
 }
 
 function drawDrawer(sheet) {

@@ -11,8 +11,6 @@ function draw() {
     if (open) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  const picker = document.getElementById("picker");
-  picker.value = sheet ? sheet.key : "";
   if (sheet) drawTable(sectionOf(sheet.key), sheet);
   const open = document.querySelector("main > section:not([hidden]) h2");
   document.title = open ? `${open.textContent} · pflbench` : "pflbench";
@@ -26,6 +24,7 @@ function sectionOf(key) {
 
 function follow() {
   view = parsed(location.hash);
+  document.querySelector(".rail").open = matchMedia("(min-width: 70rem)").matches;
   draw();
 }
 
@@ -41,8 +40,11 @@ for (const [key, sheet] of SHEETS) {
 for (const close of document.querySelectorAll("dialog .close")) {
   close.addEventListener("click", () => close.closest("dialog").close());
 }
-document.getElementById("picker").addEventListener("change", (event) => {
-  change({ ...DEFAULTS, table: event.target.value });
+document.addEventListener("keydown", (event) => {
+  const open = event.key === "Escape" && event.target.closest(".tools details[open]");
+  if (!open) return;
+  open.open = false;
+  open.querySelector("summary").focus();
 });
 window.addEventListener("resize", sideways);
 window.addEventListener("hashchange", follow);

@@ -19,6 +19,7 @@ from pflbench.report.html.grid import Block, blocks
 from pflbench.report.html.heat import heat_maps
 from pflbench.report.html.holds import cards
 from pflbench.report.html.sections import sections
+from pflbench.report.latex import escaped
 from pflbench.report.methods import MethodDescription
 from pflbench.report.provenance import COUNTED
 from pflbench.report.rivals import side_by_side
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 SCRIPTS = ("view.js", "table.js", "forest.js", "curves.js", "copy.js", "drawer.js", "main.js")
 """In the order in which they stand in the page."""
+SIGNS = "\\{}$&#^_%~<>|−✓≈✗±–"
+"""Characters that scripts write."""
 
 
 _NO_PAPER = "Tables of no paper"
@@ -47,7 +50,6 @@ class PageCell(NamedTuple):
 
 def render_page(
     sheets: Sequence[Sheet],
-    texts: str,
     described: Mapping[str, MethodDescription],
     read_as: ReadAs = "last",
     rivals: Mapping[str, str] | None = None,
@@ -59,7 +61,6 @@ def render_page(
 
     Args:
         sheets: The tables.
-        texts: What `html.copies` makes of them.
         described: What is known of their methods, by name.
         read_as: The reading that a table is opened in.
         rivals: The row that a table is held against when it is opened, by its key.
@@ -82,6 +83,7 @@ def render_page(
         "quantiles": list(QUANTILES.values()),
     }
     data["pool"] = pool.things
+    told = embedded(data)
     # In ASCII, as a terminal that lacks a character would change it, and the policy's hash would not fit any more.
     script = "\n".join(_asset(name) for name in SCRIPTS).encode("ascii", "backslashreplace").decode()
     return (
@@ -91,7 +93,7 @@ def render_page(
             title="pflbench",
             version=__version__,
             sheets=shown,
-            groups=_by_paper(sheets, shown),
+            rail=_rail(sheets, shown),
             elsewhere=elsewhere,
             cards=holds,
             maps=heat_maps(sheets),
@@ -100,23 +102,40 @@ def render_page(
             css=_asset("page.css"),
             script=script,
             hash=base64.b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode(),
-            data=embedded(data),
-            texts=texts,
+            data=told,
+            latex=embedded(_in_latex(f"{told}{shown}")),
         )
     )
 
 
-def _by_paper(sheets: Sequence[Sheet], shown: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:
-    """The tables of each paper under what their titles call it: its own first, then those with the whole protocol."""
-    found: dict[str, list[int]] = {}
+def _in_latex(words: str) -> dict[str, str]:
+    """Source in LaTeX of each of these characters that is not its own."""
+    alone = {c: escaped(c) for c in sorted({*words, *SIGNS}) if not c.isspace() and c not in "[*"}
+    return {c: source for c, source in alone.items() if source != c}
+
+
+Links = list[tuple[str, Mapping[str, Any]]]
+"""Tables for the template, each with its name in a link."""
+
+
+def _rail(sheets: Sequence[Sheet], shown: Sequence[Mapping[str, Any]]) -> list[tuple[str, dict[str, Links]]]:
+    """Papers by name, their own tables first, and of each table its profiles, then those on equal terms."""
+    papers, paths = dict[str, list[int]](), {sheet.path for sheet in sheets}
     for i, sheet in enumerate(sheets):
-        found.setdefault(sheet.paper, []).append(i)
-    groups = []
-    for paper, some in found.items():
-        some.sort(key=lambda i: (not sheets[i].is_main, sheets[i].table.profile != "paper"))
-        name = _NO_PAPER if paper == "none" else f"{paper_name(sheets[i] for i in some)} ({discreet(paper)})"
-        groups.append((name, [shown[i] for i in some]))
-    return sorted(groups, key=lambda group: group[0] == _NO_PAPER)
+        papers.setdefault(sheet.paper, []).append(i)
+    found = []
+    for paper, some in papers.items():
+        some.sort(key=lambda i: (not sheets[i].is_main, sheets[i].beside in paths, sheets[i].table.profile != "paper"))
+        name = _NO_PAPER if paper == "none" else paper_name(sheets[i] for i in some)
+        titles, tables = dict[str | None, str](), dict[str, Links]()
+        for i in some:
+            sheet, fair = sheets[i], sheets[i].beside in paths
+            path = sheet.beside if fair else sheet.path or sheet.key
+            title = titles.setdefault(path, discreet(sheet.name).removeprefix(f"{name}, "))
+            profile = "" if fair and sheet.table.profile == "paper" else sheet.table.profile
+            tables.setdefault(title, []).append((f"{'fair ' * fair}{profile}".strip(), shown[i]))
+        found.append((name, tables))
+    return sorted(found, key=lambda group: group[0] == _NO_PAPER)
 
 
 def _first(sheets: Sequence[Sheet]) -> Sheet:
@@ -164,12 +183,11 @@ def _section(sheet: Sheet, others: Sequence[Sheet]) -> Mapping[str, Any]:
         "key": sheet.key,
         "title": discreet(table.title),
         "profile": table.profile,
-        "filled": f"{sum(1 for _ in sheet.table.shown)} of {sum(one is not None for row in rows for one in row.cells)}",
+        "filled": f"{sum(1 for _ in sheet.table.shown)}/{sum(one is not None for row in rows for one in row.cells)}",
         "suite": table.suite,
         "paper": discreet(sheet.paper),
         "link": web_link(sheet.paper),
         "options": discreet(sheet.options),
-        "named": discreet(_named(sheet)),
         "folder": sheet.folder,
         "fair": _fair(sheet, others),
         "run": discreet(command("run", sheet.part.options + " --redo failed" * failed, sheet.results)),

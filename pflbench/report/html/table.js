@@ -8,31 +8,20 @@ function select(label, value, options, pick) {
   return element("label", {}, label + " ", made);
 }
 
+// The line of tools: view, versus, copy, and more. One thing is shown at a time, so a choice ends the others.
 function controls(sheet) {
-  const readings = Object.keys(sheet.readings);
   const rivals = Object.entries(sheet.readings[view.read].rivals).map(([row, [title]]) => [row, title]);
-  const switches = element("div", { role: "group", "aria-label": "Numbers", class: "switch" });
-  for (const show of SHOWS) {
-    const pressed = !view.versus && view.equal === "rounds" && view.show === show;
-    const pick = () => change({ show, versus: "", clients: "mean", equal: "rounds" });
-    switches.append(element("button", { type: "button", "aria-pressed": String(pressed), onclick: pick }, SHOWN[show]));
-  }
-  const filter = element("input", { type: "search", size: "14", oninput: (event) => {
-    change({ filter: event.target.value }, true);
-  } });
-  filter.value = view.filter;
+  const views = [...SHOWS.map((show) => [`show:${show}`, SHOWN[show]]), ...Object.entries(CLIENTS).slice(1).map(([key, text]) => [`clients:${key}`, `${text} of the clients`]),
+    ...sheet.equal.map((name) => [`equal:${name}`, `at equal ${name}`])];
+  const now = view.equal !== "rounds" ? `equal:${view.equal}` : view.clients !== "mean" ? `clients:${view.clients}` : `show:${view.show}`;
   return [
-    switches,
-    readings.length > 1 && select("Rounds", view.read, readings.map((one) => [one, READINGS[one]]),
-      (read) => change({ read, equal: "rounds", versus: sheet.readings[read].rivals[view.versus] ? view.versus : "" })),
-    select("Clients", view.clients, Object.entries(CLIENTS),
-      (clients) => change({ clients, show: "ours", versus: "", equal: "rounds" })),
-    sheet.equal.length > 0 && select("At equal", view.equal, costsOf(sheet), (equal) => change({ ...USUAL, equal })),
-    rivals.length > 0 && select("Versus", view.versus, [["", "nobody"], ...rivals],
-      (versus) => change({ versus, show: "ours", clients: "mean", equal: "rounds" })),
-    element("label", {}, "Rows with ", filter),
-    hiding(sheet),
+    select("View", now, views, (picked) => {
+      const [key, value] = picked.split(":");
+      change({ ...USUAL, read: key === "equal" ? "last" : view.read, [key]: value });
+    }),
+    rivals.length > 0 && select("Versus", view.versus, [["", "nobody"], ...rivals], (versus) => change({ ...USUAL, read: view.read, versus })),
     element("button", { type: "button", onclick: () => copying(sheet) }, "Copy or cite…"),
+    more(sheet),
   ].filter(Boolean);
 }
 
@@ -41,8 +30,9 @@ function costsOf(sheet) {
   return Object.entries(COSTS).filter(([name]) => name === "rounds" || sheet.equal.includes(name));
 }
 
-// Boxes that hide rows and columns.
-function hiding(sheet) {
+// What is chosen more rarely: the rounds that are read, and boxes that hide rows and columns.
+function more(sheet) {
+  const readings = Object.keys(sheet.readings);
   const box = (name, key, text) => {
     const input = element("input", { type: "checkbox", onchange: (event) => {
       const left = view[name].filter((one) => one !== key);
@@ -57,16 +47,15 @@ function hiding(sheet) {
     change({ empty: event.target.checked ? "shown" : "hidden" });
   } });
   empty.checked = view.empty === "shown";
-  const closes = (event) => {
-    if (event.key !== "Escape") return;
-    event.currentTarget.open = false;
-    event.currentTarget.querySelector("summary").focus();
-  };
-  return element("details", { class: "hide", onkeydown: closes }, element("summary", {}, "Rows and columns"),
-    element("div", {},
-      element("label", {}, empty, " also those without results"), " ",
-      element("button", { type: "button", onclick: () => change({ rows: [], columns: [] }) }, "Hide nothing"),
-      list("Rows", "rows", sheet.rows), list("Columns", "columns", sheet.columns)));
+  const filter = element("input", { type: "search", size: "14", oninput: (event) => change({ filter: event.target.value }, true) });
+  filter.value = view.filter;
+  const rounds = readings.length > 1 && select("Rounds", view.read, readings.map((one) => [one, READINGS[one]]),
+    (read) => change({ read, equal: "rounds", versus: sheet.readings[read].rivals[view.versus] ? view.versus : "" }));
+  return element("details", { class: "hide" }, element("summary", {}, "More"), element("div", {},
+    element("p", {}, ...[rounds, rounds && " ", element("label", {}, "Rows with ", filter)].filter(Boolean)),
+    element("p", {}, element("label", {}, empty, " also those without results"), " ",
+      element("button", { type: "button", onclick: () => change({ rows: [], columns: [] }) }, "Hide nothing")),
+    list("Rows", "rows", sheet.rows), list("Columns", "columns", sheet.columns)));
 }
 
 // The rows and columns without a result, by number; in the paper's view, and where all are, none counts as empty.
@@ -99,7 +88,7 @@ function drawTable(section, sheet) {
   const said = sheet.readings[view.read];
   section.querySelector("h2").textContent = said.title;
   section.querySelector(".footer ul")?.replaceChildren(...said.footer.map((line) => element("li", {}, line)));
-  section.querySelector(".status").textContent = status(sheet);
+  section.querySelector(".status").textContent = status(sheet) + " A number opens what it rests on.";
   for (const table of section.querySelectorAll("table")) {
     drawCells(table, sheet);
     sort(table, sheet);
@@ -123,7 +112,7 @@ function status(sheet) {
   if (rival) return `Each cell minus ${rival[0]}, in points. ${pooled(rival[1])}`;
   if (view.equal !== "rounds") return `At equal ${view.equal}: each row after the last scored round by which it had spent no more`
     + " than the column's cheapest row spends in all (or 1 % more); that round stands below. Bold: the highest of its column, where all its rows have a number; in italics where seeds are missing."
-    + ` –: not scored by then, or its ${view.equal} are not known. A number opens the curves.`;
+    + ` –: not scored by then, or its ${view.equal} are not known.`;
   if (view.show === "paper") return "The paper's numbers.";
   if (view.show === "difference") return "Our runs minus the paper's numbers, in points; in parentheses the 95 % interval. Verdicts: " + DATA.rule + ".";
   if (view.show === "cost") return "What a round costs: " + DATA.counted;
@@ -135,7 +124,7 @@ function status(sheet) {
   const bold = Object.values(sheet.readings[view.read].cells).some((cell) => cell.best)
     ? "Bold: the highest of its column; in italics where seeds are missing."
     : "Nothing is bold: no column has two numbers.";
-  return `Our runs; a number opens what it rests on. ${bold} (3/5): so many seeds are done. `
+  return `Our runs. ${bold} (3/5): so many seeds are done. `
     + "✓ agrees with the paper, ≈ is close, ? is inconclusive, ✗ differs. "
     + "ᵍ rests on a guess, ᵗ on values that we tuned; ˢ: the last ten scored rounds vary more than the seeds." + without;
 }
