@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File
+from mkdocs.structure.nav import Link
 
 sys.path.append(str(Path(__file__).parent))
 
 from method_pages import method_pages
 from reference_pages import reference_pages
+from results_table import PICTURES, pictures, pictures_page
 from suite_pages import REPOSITORY, suite_pages
 
 from pflbench.names import BUILT_IN, split_reference
@@ -33,7 +35,7 @@ _LINK = re.compile(r"\]\(([^)\s#:]+)(#[^)]*)?\)")
 @cache
 def generated() -> Mapping[str, str]:
     """Text of every generated page, by path below `docs/`; made once, also under `mkdocs serve`."""
-    return {**suite_pages(), **method_pages(), **reference_pages()}
+    return {**suite_pages(), **method_pages(), **reference_pages(), "drawn.md": pictures_page()}
 
 
 def made_from() -> dict[str, str]:
@@ -63,10 +65,21 @@ def grouped(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def on_files(files: Any, *, config: Any) -> Any:
-    """Add the generated pages to the site."""
+    """Add the generated pages and the committed pictures to the site."""
     for path, text in generated().items():
         files.append(File.generated(config, path, content=text))
+    for name in pictures():
+        files.append(File.generated(config, f"pictures/{name}", abs_src_path=str(PICTURES / name)))
     return files
+
+
+def on_nav(nav: Any, **_: Any) -> Any:
+    """Add the page of all tables to *Results*; `pflbench report --all --format html` writes it into the built site."""
+    (results,) = (one for one in nav.items if one.title == "Results")
+    link = Link("All tables", "tables.html")
+    link.parent = results
+    results.children.insert(1, link)
+    return nav
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:

@@ -1,48 +1,175 @@
-"""Table of the committed runs in results/README.md, by suite, column and profile.
+"""Parts of README, results/README.md and docs/findings.md from committed runs: claims, differing cells, runs, figures.
 
     python docs/results_table.py
 
-writes it again between its two marks. Run it after runs were packed or a suite changed; a test compares.
+writes them again between their marks. Run it after runs were packed or a suite or claim changed; a test compares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
+from pflbench.report.claim_list import DIFFER, SIGNS, differing, needs, summary, word_of
+from pflbench.report.claims import Judged, judged
 from pflbench.report.reading import readable
+from pflbench.report.table import CellValue, Table
+from pflbench.report.tables import reported
+from pflbench.report.text import NONE, number
+from pflbench.report.verdict import COMPARED
+from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.store import Store
+from pflbench.suite.cells import ColumnHead
 from pflbench.suite.document import column_key
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, load
 from pflbench.suite.user_supplied import UserSupplied
+from pflbench.units import count
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "results" / "README.md"
-BEGIN = "<!-- written by docs/results_table.py -->"
-END = "<!-- end -->"
+PAGES = (ROOT / "README.md", ROOT / "results" / "README.md", ROOT / "docs" / "findings.md")
+PICTURES = ROOT / "results" / "figures"
+OPTIONS = {
+    "cafeme-before-after": "--before-after -s cafeme-table1 --column rmnist-shards",
+    "pfedvem-gradients": "--curve -s pfedvem-table1 --column fashion-mnist-100 --against gradients",
+}
+"""Options of `pflbench plot` for the committed pictures that no suite's name tells."""
+MARKS = re.compile(r"(<!-- (\S+), written by docs/results_table\.py -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def table() -> str:
-    """Markdown table: a line for each suite and profile with finished runs, and a sentence about all other runs."""
-    store = Store(ROOT / "results")
-    packed = (run for run in store.list() if run.path.parent.name == "packs")
+def rewritten(page: str) -> str:
+    """Text of a page with what is between its marks made again: `claims`, `runs`, `figures`, or a paper's findings."""
+
+    def part(found: re.Match[str]) -> str:
+        made = {"claims": claims, "runs": runs, "figures": figures}.get(found[2])
+        return f"{found[1]}\n{made() if made else findings(found[2])}\n\n{found[3]}"
+
+    return MARKS.sub(part, page)
+
+
+def _pipes(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rule = "|---" * len(head) + "|"
+    return "\n".join([f"| {' | '.join(head)} |", rule, *(f"| {' | '.join(line)} |" for line in lines)])
+
+
+def pictures() -> dict[str, str]:
+    """Commands that draw the committed pictures, by their file's name."""
+    found = {}
+    for path in sorted(PICTURES.glob("*.png")):
+        suite = path.stem.removesuffix("-quick")
+        profile = "--profile quick" if suite != path.stem else ""
+        options = OPTIONS.get(path.stem) or " ".join((suite, profile))
+        found[path.name] = f"pflbench plot {options.strip()} -o {path.name}"
+    return found
+
+
+def pictures_page() -> str:
+    """Page of the site with the committed pictures."""
+    parts = [
+        "# Figures",
+        "For readers who look for a picture: each of the committed runs, below the command that draws it.",
+    ]
+    for name, command in pictures().items():
+        parts += [f"## {name.removesuffix('.png')}", f"    {command}", f"![{name}](pictures/{name})"]
+    return "\n\n".join(parts) + "\n"
+
+
+def figures() -> str:
+    """Table of the committed pictures."""
+    return _pipes(("file", "drawn by"), ((f"`{name}`", f"`{command}`") for name, command in pictures().items()))
+
+
+@cache
+def _store() -> Store:
+    return Store(ROOT / "results")
+
+
+@cache
+def _claims() -> Mapping[str, Sequence[Judged]]:
+    return judged((), _store(), readable(_store()))
+
+
+@cache
+def _tables() -> Sequence[Table]:
+    """Tables and figures of the papers themselves, whole protocol, with results."""
+    own = tuple(name for name in sorted(available()) if re.search(r"-(table|fig)\d+$", name))
+    part = Selection(suites=tuple(name for name in own if load(name).document().row), profile="paper")
+    return reported(part, _store(), readable(_store())).tables
+
+
+def claims() -> str:
+    """Sentence on all claims."""
+    of_all = summary([one for judged_ in _claims().values() for one in judged_])
+    return f"The papers make {of_all} (`pflbench claims`)."
+
+
+def findings(paper: str) -> str:
+    """A paper's claims, and those of its finished cells that differ from its numbers."""
+    found = _claims()[paper]
+    lines = (
+        (
+            f"{one.claim.text} ({one.claim.source})",
+            f"{SIGNS[one.word]} {word_of(one.paper, one.word)}"
+            + (f"; {DIFFER[0].lower()}{DIFFER[1:]}: {differing(one.paper)}" if one.paper.apart else ""),
+            f"{SIGNS[one.equal.word]} {word_of(one.equal)}" if one.equal else NONE,
+            NONE if one.contrary else needs(one.paper),
+            f"`pflbench claims {one.claim.id}`",
+        )
+        for one in found
+    )
+    head = ("claim", "paper's protocol", "equal terms", "missing", "shown by")
+    return f"{summary(found)}.\n\n{_pipes(head, lines)}\n\n{_differing(paper)}"
+
+
+def _differing(paper: str) -> str:
+    """Sentence on a paper's compared cells, and a table of those that differ; each run's cell once."""
+    cells: dict[tuple[object, ...], tuple[Table, str, str, ColumnHead, CellValue]] = {}
+    for table in sorted(_tables(), key=lambda one: "-fig" in one.suite):
+        for row, head, value in table.shown:
+            if table.suite.startswith(f"{paper}-") and value.verdict and value.verdict.label in COMPARED:
+                key = (row.id, value.stage, *(id for ids in value.runs.values() for id in ids))
+                cells.setdefault(key, (table, row.id, row.title, head, value))
+    apart = [one for one in cells.values() if one[-1].verdict and one[-1].verdict.label == "differs"]
+    if not cells:
+        return "No cell of the whole protocol has three seeds yet."
+    said = f"Of {count(len(cells), 'cell')} with three seeds of the whole protocol and a number of the paper, "
+    said += f"{len(apart) or 'none'} {'differs' if len(apart) < 2 else 'differ'}{':' if apart else '.'}"
+    lines = (
+        (
+            f"{title}, {head.name}",
+            _points(value.mean),
+            _points(value.reference and value.reference.mean),
+            _points(value.difference, "+"),
+            f"`pflbench explain {table.suite} {row} {head.column.id}{f' --stage {head.stage}' if head.stage else ''}`",
+        )
+        for table, row, title, head, value in apart
+    )
+    return f"{said}\n\n{_pipes(('cell', 'ours', 'the paper', 'difference', 'shown by'), lines)}" if apart else said
+
+
+def _points(value: float | None, sign: str = "") -> str:
+    return NONE if value is None else number(value, None, 2, sign)
+
+
+def runs() -> str:
+    """Table of finished runs, a line for each suite and profile, and a sentence about all other runs."""
+    packed = (run for run in _store().list() if run.path.parent.name == "packs")
     specs = {run.spec.id: run.spec for run in packed if run.failure is None}
-    parts = ["| suite | profile | finished runs by column | shown by |", "|---|---|---|---|"]
-    shown: set[str] = set()
-    for name, profile, command, columns in _lines(specs, readable(store)):
+    lines, shown = [], set[str]()
+    for name, profile, command, columns in _lines(specs, readable(_store())):
         counts = ", ".join(f"`{column}` {len(ids & specs.keys())} of {len(ids)}" for column, ids in columns.items())
-        parts.append(f"| `{name}` | {profile} | {counts} | `{command}` |")
+        lines.append((f"`{name}`", profile, counts, f"`{command}`"))
         shown |= set().union(*columns.values()) & specs.keys()
     others = [spec for id, spec in specs.items() if id not in shown]
     trials = sum(spec.validation > 0 for spec in others)
-    parts += [
-        "",
+    return (
+        f"{_pipes(('suite', 'profile', 'finished runs by column', 'shown by'), lines)}\n\n"
         f"These are {len(shown)} runs; suites share them. Beside them are {trials} trials of `pflbench tune` and "
-        f"{len(others) - trials} runs with settings that no suite has today, such as values before a search.",
-    ]
-    return "\n".join(parts)
+        f"{len(others) - trials} runs with settings that no suite has today, such as values before a search."
+    )
 
 
 def _lines(specs: dict[str, RunSpec], own: UserSupplied) -> Iterator[tuple[str, str, str, dict[str, set[str]]]]:
@@ -67,12 +194,6 @@ def _lines(specs: dict[str, RunSpec], own: UserSupplied) -> Iterator[tuple[str, 
                 yield name, profile, f"{command} --profile {profile}", columns
 
 
-def with_table(page: str) -> str:
-    """Text of the page with the current table between its marks."""
-    before, _, rest = page.partition(BEGIN)
-    after = rest.partition(END)[2]
-    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
-
-
 if __name__ == "__main__":
-    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for path in PAGES:
+        path.write_text(rewritten(path.read_text(encoding="utf-8")), encoding="utf-8")

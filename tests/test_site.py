@@ -132,9 +132,36 @@ def test_the_table_of_results_counts_every_finished_run() -> None:
 
 
 @pytest.mark.slow
-def test_the_table_of_results_is_current() -> None:
+def test_what_is_written_from_the_results_is_current() -> None:
+    program = page_program("results_table")
+    pages = {path: path.read_text(encoding="utf-8") for path in program.PAGES}
+    parts = [found[2] for page in pages.values() for found in program.MARKS.finditer(page)]
+    assert parts == ["claims", "runs", "figures", *("cafeme", "pfedvem", "fedec")]
+    for path, page in pages.items():
+        assert page == program.rewritten(page), f"{path}; run: python docs/results_table.py"
+
+
+def test_each_reason_is_short_has_its_command_and_is_not_repeated() -> None:
+    page = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    typed = page_program("results_table").MARKS.sub("", page)
+    reasons = re.findall(r"^### .*\n((?:(?!#).*\n)+)", typed, re.MULTILINE)
+    assert len(reasons) > 9
+    for reason in reasons:
+        assert len(list(filter(None, reason.split("\n")))) <= 10, reason
+        assert "`pflbench " in reason, reason
+    lines = [line for reason in reasons for line in reason.split("\n") if line]
+    assert len(lines) == len(set(lines))
+
+
+def test_each_committed_picture_has_its_command_and_place_on_the_site() -> None:
+    pages = page_program("results_table")
+    drawn, verbs = pages.pictures(), typer.main.get_command(program()).commands  # type: ignore[attr-defined]
     page = (ROOT / "results" / "README.md").read_text(encoding="utf-8")
-    assert page == page_program("results_table").with_table(page), "run: python docs/results_table.py"
+    for name, command in drawn.items():
+        called, verb, *words = shlex.split(command)
+        assert called == "pflbench" and not verbs[verb].make_context(verb, words).args, command
+        assert f"`{command}`" in page and f"    {command}\n\n![{name}](pictures/{name})" in pages.pictures_page()
+    assert pages.OPTIONS.keys() <= {Path(name).stem for name in drawn}
 
 
 @pytest.mark.slow

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+import textwrap
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import groupby
+from itertools import chain, groupby, zip_longest
 from typing import NamedTuple
 
 from pflbench.report import appendix, text
 from pflbench.report.compact import filled
 from pflbench.report.table import CellValue, Row, Table
-from pflbench.report.text import View, views
+from pflbench.report.text import views
 from pflbench.suite.cells import ColumnHead
 
 NEEDS = r"% Needs \usepackage{booktabs,graphicx} in the preamble."
@@ -39,14 +41,26 @@ _GREEK = dict(
         strict=True,
     )
 )
-_FITTING = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
-"""Shrinks what follows if it is wider than the text."""
+FITTING = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
+"""Shrinks what follows if it is wider than the text: on a page with one narrow column, since `PAGE` has two."""
+PAGE, COLUMN = 469.0, 229.0
+"""Widths in points of the text of a page with two columns, and of one of them, in LaTeX's own `article`."""
+_GAP, _GLYPH, _BOLD = 12.0, 10.0, 1.15
+"""Points between two columns of a tabular and of a verdict's glyph; factor of bold letters."""
+_POINTS = {
+    **dict.fromkeys(" .,:;'!|ijlft()[]-/\u1d4d\u1d57\u02e2†", 4.0),
+    **dict.fromkeys("mwMW%@×−→≈±", 9.0),
+    **dict.fromkeys("ABCDEFGHIJKLNOPQRSTUVXYZ", 7.5),
+}
+"""Widths of characters in points, at size 10; others have 5.3."""
+_TITLE = 28
+"""Characters in a line of a row's title."""
 _PAGE = 44
 """Lines that a float holds, on a page of LaTeX's own `article`. What is longer goes on in a further float."""
 _FEWEST = 5
 """Rows of a table below which it rather begins on the next page."""
-_WIDE = 75
-"""Characters of a caption in one line there."""
+_WIDE, _NARROW = 75, 40
+"""Characters of a caption in one line there, and in one of two columns."""
 _LIGATURES = "-'`,"
 _CODE = re.compile("`([^`]+)`")
 _MINUS = re.compile(r"(?<![^ (])-(?=\d)")
@@ -65,7 +79,7 @@ def latex(table: Table, compare: bool, caption: str | None = None, bare: bool = 
     unit = f" {table.unit}." if table.unit else ""
     seeds, meanings = table.texts("seeds"), text.glyph_meanings(table)
     above = [f"{table.title}.{unit}", *seeds, *meanings] if caption is None else [caption]
-    grids = [_grid(table, view) for view in views(table)]
+    grids = [*_grids(table)]
     notes = _comments(n for n in table.footer if bare or caption is not None or n not in seeds)
     notes += [f"% {escaped(line)}" for line in (meanings if bare or caption is not None else ())]
     if bare:
@@ -79,8 +93,7 @@ def latex(table: Table, compare: bool, caption: str | None = None, bare: bool = 
 def latex_appendix(table: Table, of: appendix.Appendix) -> list[str]:
     """Lines of an appendix: an empty one, its notes as comments, and a table of its own."""
     title = of.title[0].lower() + of.title[1:]
-    listed = [_listed(of)] if of.lines else []
-    return ["", *_comments(of.notes), *_float([f"{table.title}: {title}."], f"{_label(table)}-{of.label}", listed)]
+    return ["", *_comments(of.notes), *_float([f"{table.title}: {title}."], f"{_label(table)}-{of.label}", _listed(of))]
 
 
 def _comments(notes: Iterable[str]) -> list[str]:
@@ -88,7 +101,7 @@ def _comments(notes: Iterable[str]) -> list[str]:
 
 
 class Grid(NamedTuple):
-    """A tabular: the letters of its columns, the lines of its head and of its body.
+    """A tabular: the letters of its columns, the lines of its head and of its body, and about how many points wide.
 
     `titles`: of each line of the body the row's title, where lines of one row follow the one that has it.
     """
@@ -97,6 +110,7 @@ class Grid(NamedTuple):
     head: Sequence[str]
     body: Sequence[str]
     titles: Sequence[str] = ()
+    width: float = 0.0
 
     @property
     def height(self) -> float:
@@ -159,9 +173,14 @@ def _command(c: str) -> str:
 
 
 def _float(caption: Sequence[str], label: str, grids: Sequence[Grid]) -> Iterator[str]:
-    """The environment with everything in it, in lines; several, numbered as one, of what no page holds."""
-    for i, some in enumerate(paged(grids, sum(map(len, caption)) / _WIDE + 1)):
-        yield r"\begin{table}"
+    """The environment with everything in it, in lines; several, numbered as one, of what no page holds.
+
+    With a grid that is too wide for a column of two it spans both.
+    """
+    spans = any(grid.width > COLUMN for grid in grids)
+    name = "table*" if spans else "table"
+    for i, some in enumerate(paged(grids, sum(map(len, caption)) / (_WIDE if spans else _NARROW) + 1)):
+        yield f"\\begin{{{name}}}"
         yield r"  \centering"
         if i:
             yield r"  \addtocounter{table}{-1}"
@@ -173,7 +192,7 @@ def _float(caption: Sequence[str], label: str, grids: Sequence[Grid]) -> Iterato
             if j:
                 yield r"  \par\medskip"
             yield from (f"  {line}" for line in _tabular(grid))
-        yield r"\end{table}"
+        yield f"\\end{{{name}}}"
 
 
 def paged(grids: Sequence[Grid], above: float) -> list[list[Grid]]:
@@ -196,35 +215,100 @@ def paged(grids: Sequence[Grid], above: float) -> list[list[Grid]]:
 def _tabular(of: Grid) -> list[str]:
     inside = [r"\toprule", *of.head, r"\midrule", *of.body, r"\bottomrule"]
     tabular = [f"\\begin{{tabular}}{{{of.columns}}}", *(f"  {line}" for line in inside), r"\end{tabular}%"]
-    return [_FITTING, *(f"  {line}" for line in tabular), "}"]
+    return [FITTING, *(f"  {line}" for line in tabular), "}"]
 
 
 def _line(fields: Sequence[str]) -> str:
     return f"{' & '.join(fields)} \\\\"
 
 
-def _grid(table: Table, view: View) -> Grid:
-    """The columns of a view with all rows, those that the suite does not name behind a rule."""
-    heads = [table.columns[index] for index in view.columns]
-
-    rows = (*table.rows, *view.extra)
-    judged = {i for i in view.columns if table.compared and any(text.glyph(row.cells[i]) for row in rows)}
-
-    def row_line(row: Row) -> str:
-        cells = (_cell(row.cells[i], table.decimals, judged=i in judged) for i in view.columns)
-        return _line([escaped(row.title), *cells])
-
-    body = [row_line(row) for row in table.rows]
-    if view.extra:
-        outside = f"\\multicolumn{{{len(heads) + 1}}}{{l}}{{\\emph{{{text.OUTSIDE}}}}} \\\\"
-        body += [r"\midrule", outside, *map(row_line, view.extra)]
-    return Grid("l" + "r" * len(heads), list(_above(heads, view.corner, table.blocks)), body)
+@lru_cache(maxsize=1 << 14)
+def points(words: str) -> float:
+    """Width of words in LaTeX's own font at size 10, rather too much than too little."""
+    return sum(_POINTS.get(c, 5.3) for c in words)
 
 
-def _above(heads: Sequence[ColumnHead], corner: str, blocks: bool) -> Iterator[str]:
-    """The lines above the rows: groups (in blocks they are the corner) and titles over all columns that share them."""
-    paths = [("" if blocks else head.column.group, head.column.title, head.label) for head in heads]
-    levels = [[path[:depth] for path in paths] for depth in (1, 2, 3)]
+Heads = Mapping[int, tuple[str, ...]]
+"""Heads of columns by number, the outermost first."""
+
+
+def parts(columns: Sequence[int], heads: Heads, widths: Mapping[int, float], room: float) -> list[list[int]]:
+    """Columns that stand beside each other, each part at most `room` wide; a group stays whole if it fits."""
+    found = list[list[int]]()
+    for piece in _pieces(columns, heads, widths, room, 1):
+        if found and sum(widths[i] for i in (*found[-1], *piece)) <= room:
+            found[-1] += piece
+        else:
+            found.append(piece)
+    return found
+
+
+def _pieces(
+    columns: Sequence[int], heads: Heads, widths: Mapping[int, float], room: float, depth: int
+) -> list[list[int]]:
+    """The outermost groups of columns that there is room for."""
+    if len(columns) == 1 or sum(widths[i] for i in columns) <= room:
+        return [[*columns]]
+    names = {i: heads[i][:depth] if depth <= len(heads[i]) else (*heads[i], i) for i in columns}
+    groups = [[*group] for _, group in groupby(columns, names.__getitem__)]
+    return [piece for group in groups for piece in _pieces(group, heads, widths, room, depth + 1)]
+
+
+def _grids(table: Table) -> Iterator[Grid]:
+    """The table in parts that a page holds, each with all rows; those that the suite does not list behind a rule."""
+    for view in views(table):
+        rows = (*table.rows, *view.extra)
+        judged = {i for i in view.columns if table.compared and any(text.glyph(row.cells[i]) for row in rows)}
+        heads: Heads = {i: _heads(table.columns[i], table.blocks) for i in view.columns}
+        widths = _widths(table, rows, heads, judged)
+        titles = [_wrapped(row.title, _TITLE) for row in rows]
+        first = max(map(points, (view.corner, *chain.from_iterable(titles)))) + 2 * _GAP
+        for some in parts([*view.columns], heads, widths, PAGE - first):
+            above = [*_above([heads[i] for i in some], view.corner)]
+            body = [*_body(table, rows, titles, {i: i in judged for i in some})]
+            yield Grid("l" + "r" * len(some), above, body, width=first + sum(widths[i] for i in some))
+
+
+def _widths(table: Table, rows: Sequence[Row], heads: Heads, judged: Collection[int]) -> dict[int, float]:
+    """Width of each column in points, with the gap to the next; a head is shared by its columns."""
+    sharing = Counter(names[:depth] for names in heads.values() for depth in (1, 2, 3))
+    return {
+        i: max(
+            *(points(name) / sharing[names[: depth + 1]] for depth, name in enumerate(names)),
+            *(_BOLD * points(text.cell(row.cells[i], table.decimals)) for row in rows),
+        )
+        + _GAP
+        + _GLYPH * (i in judged)
+        for i, names in heads.items()
+    }
+
+
+def _body(table: Table, rows: Sequence[Row], titles: Sequence[list[str]], judged: Mapping[int, bool]) -> Iterator[str]:
+    """Lines of the rows. `titles`: of each row in lines; `judged`: if a column has verdicts, for each that is shown."""
+    for place, (row, (title, *more)) in enumerate(zip(rows, titles, strict=True)):
+        if place == len(table.rows):
+            yield r"\midrule"
+            yield f"\\multicolumn{{{len(judged) + 1}}}{{l}}{{\\emph{{{text.OUTSIDE}}}}} \\\\"
+        yield _line(
+            [escaped(title), *(_cell(row.cells[i], table.decimals, judged=glyph) for i, glyph in judged.items())]
+        )
+        for line in more:
+            yield _line([rf"\quad {escaped(line)}", *[""] * len(judged)])
+
+
+def _wrapped(words: str, most: int) -> list[str]:
+    """Lines of so many characters; at least one."""
+    return textwrap.wrap(_in_a_line(words), most, break_on_hyphens=False) or [""]
+
+
+def _heads(head: ColumnHead, blocks: bool) -> tuple[str, ...]:
+    """Group (in blocks it is the corner), title and label of a column."""
+    return ("" if blocks else head.column.group, head.column.title, head.label)
+
+
+def _above(heads: Sequence[tuple[str, ...]], corner: str) -> Iterator[str]:
+    """The lines above the rows: groups and titles over all columns that share them."""
+    levels = [[path[:depth] for path in heads] for depth in (1, 2, 3)]
     levels = [level for level in levels if any(path[-1] for path in level)]
     for depth, level in enumerate(levels):
         if depth == len(levels) - 1:
@@ -255,9 +339,38 @@ def _number(shown: str) -> str:
     return escaped(_MINUS.sub("−", shown))
 
 
-def _listed(of: appendix.Appendix) -> Grid:
-    sides = "".join("l" if name in appendix.LEFT else "r" for name in of.header)
-    titles = [escaped(line[0]) for line in of.lines]
-    again = [title if title != before else "" for title, before in zip(titles, ["", *titles], strict=False)]
-    body = [_line([title, *map(_number, line[1:])]) for title, line in zip(again, of.lines, strict=True)]
-    return Grid(sides, [_line([escaped(name) for name in of.header])], body, titles)
+def _listed(of: appendix.Appendix) -> list[Grid]:
+    """The lines of an appendix; where they are too wide, row and column stand before each part of the fields."""
+    if not of.lines:
+        return []
+    named = [[_wrapped(field, _TITLE) for field in line[:2]] for line in of.lines]
+
+    def width(name: str, fields: Iterable[Sequence[str]]) -> float:
+        return max(map(points, (name, *(line for field in fields for line in field)))) + _GAP
+
+    widths = {i: width(of.header[i], (line[i] for line in named)) for i in (0, 1)}
+    room = PAGE - sum(widths.values())
+    most = max(_TITLE, int((room - _GAP) / points("a")))
+    texts = [
+        [*keys, *(_wrapped(field, most) for field in line[2:])] for keys, line in zip(named, of.lines, strict=True)
+    ]
+    others = range(2, len(of.header))
+    widths |= {i: width(of.header[i], (line[i] for line in texts)) for i in others}
+    return [_list(of, texts, [0, 1, *some], widths) for some in parts(others, dict.fromkeys(others, ()), widths, room)]
+
+
+def _list(
+    of: appendix.Appendix, texts: Sequence[Sequence[Sequence[str]]], columns: Sequence[int], widths: Mapping[int, float]
+) -> Grid:
+    """These columns of an appendix; a row's title stands in the first of its lines alone."""
+    body, titles, before = [], [], ""
+    for line in texts:
+        title = escaped(" ".join(line[0]))
+        for fields in zip_longest(*(line[i] for i in columns), fillvalue=""):
+            named = title if title != before else ""
+            body.append(_line([named, *(_number(field) if field else "" for field in fields[1:])]))
+            titles.append(title)
+            before = title
+    sides = "".join("l" if of.header[i] in appendix.LEFT else "r" for i in columns)
+    head = [_line([escaped(of.header[i]) for i in columns])]
+    return Grid(sides, head, body, titles, sum(widths[i] for i in columns))

@@ -128,7 +128,7 @@ def doubtful_runs(table: Expansion, used: Sequence[ShownRun], done: Iterable[Sto
 
 
 def values_outside_suite(table: Expansion, used: Iterable[ShownRun]) -> str:
-    """The hyperparameters of rows that the suite does not name: nobody has chosen them to compare with its rows."""
+    """Sentence on the hyperparameters of rows that the suite does not list."""
     suites = {row.title for row in table.rows}
     values = grouped(
         ((one.row, key), f"{value}")
@@ -137,8 +137,8 @@ def values_outside_suite(table: Expansion, used: Iterable[ShownRun]) -> str:
         for key, value in sorted(one.stored.spec.method.hyper.items())
     )
     rows = grouped((row, f"{key}={' or '.join(texts)}") for (row, key), texts in values.items())
-    told = "; ".join(f"{row} ({', '.join(texts)})" for row, texts in rows.items())
-    return f"Chosen by who ran them, not by the suite: the hyperparameters of {told}." if told else ""
+    told = "; ".join(f"{row} with {', '.join(texts)}" for row, texts in rows.items())
+    return f"Hyperparameters set on the command line: {told}." if told else ""
 
 
 def shared_images(done: Iterable[Stored]) -> str:

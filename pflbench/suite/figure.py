@@ -101,8 +101,10 @@ class Across(TomlTable):
     """Kind of figure."""
     x: Annotated[str, Field(min_length=1)]
     """Title of the axis."""
-    mark: Literal["bars", "line"] = "bars"
+    mark: Literal["dots", "line"] = "dots"
     """Mark of a value."""
+    separators: list[Positive] = Field(default=[])
+    """Numbers of columns behind which a dashed line stands."""
     at: Annotated[list[float], Field(min_length=1)] | None = None
     """Position of each column, rising; by default they stand beside each other under their titles."""
     y: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None

@@ -216,7 +216,7 @@ def test_the_short_form_says_which_row_is_scored_at_which_stage(cli: Any, folder
     shown = " ".join(cli("report", "-s", "tiny.toml", "--seeds", "0", "-m", "fedavg", "-m", mine).out.split())
     assert "Accuracy in %: FedAvg at stage global, all others at stage finetuned." in shown and "FedAvg-FT" in shown
     assert "(k/n)" not in shown, "no cell has some of its seeds and not all"
-    assert "Chosen by who ran them, not by the suite: the hyperparameters of Foo (lr=0.05)." in shown
+    assert "Hyperparameters set on the command line: Foo with lr=0.05." in shown
     full = " ".join(cli("report", "-s", "tiny.toml", "--seeds", "0", "--full").out.split())
     assert "(the server's model): FedAvg; finetuned" in full and "steps 1, 2: FedAvg-FT, Ditto, Foo; after" in full
     alone = " ".join(cli("report", "-s", "tiny.toml", "--seeds", "0", "-m", mine).out.split())

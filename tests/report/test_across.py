@@ -7,6 +7,7 @@ import io
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from matplotlib import style
 
@@ -39,20 +40,32 @@ def draw(build: Build, store: Store, figure: Across, **changes: Any) -> Drawing:
     return draw_runs(build.table(references=REFERENCES, **changes), figure, Shelf(store))
 
 
-def test_bars_stand_side_by_side_in_their_columns_below_the_papers_numbers(build: Build, store: Store) -> None:
+def test_dots_stand_side_by_side_in_their_columns_each_beside_the_papers_number(build: Build, store: Store) -> None:
     build.fill(store)
     drawing = draw(build, store, across(y=[10, 100]))
     ((ours, tuned, *printed),) = [panel.series for panel in drawing.panels]
     (panel,) = drawing.panels
     assert panel.ticks == ("Dir 0.3", "Dir 5") and panel.span == (10, 100) and drawing.x == "heterogeneity"
-    assert [(p.x, p.y, p.n) for p in ours.points] == [(-0.2, pytest.approx(30), 3), (0.8, pytest.approx(40), 3)]
-    assert [p.x for p in tuned.points] == [0.2, 1.2] and ours.width == tuned.width == 0.4
+    places = [-0.3, 0.1, 0.7, 1.1]
+    assert [p.y for p in ours.points] == pytest.approx([30, 40]) and [p.n for p in ours.points] == [3, 3]
+    assert sorted(p.x for one in (ours, tuned) for p in one.points) == pytest.approx(places)
+    assert ours.mark == tuned.mark == "mean"
     assert ours.points[0].spread == pytest.approx((200 / 3) ** 0.5)  # standard deviation of 20, 30, 40 with ddof 0
     assert [(one.label, one.like, [tuple(p)[:3] for p in one.points]) for one in printed] == [
-        ("the paper", "FedAvg", [(-0.2, 33.0, 1.0)]),
-        ("the paper", "FedAvg-FT", [(0.2, 70.0, 2.0), (1.2, 80.0, None)]),
+        ("the paper", "FedAvg", [(pytest.approx(-0.1), 33.0, 1.0)]),
+        ("the paper", "FedAvg-FT", [(pytest.approx(0.3), 70.0, 2.0), (pytest.approx(1.3), 80.0, None)]),
     ]
     assert drawing.labels == ("FedAvg", "FedAvg-FT", "the paper")
+
+
+def test_a_dashed_line_separates_columns(build: Build, store: Store) -> None:
+    build.fill(store)
+    drawing = draw(build, store, across(separators=[1, 2]))
+    assert drawing.panels[0].separators == (0.5,), "behind the last column there is nothing to separate"
+    with style.context(["default", STYLE]):
+        (ax,) = figure_of(drawing).axes
+    assert [float(np.ravel(line.get_xdata())[0]) for line in ax.lines if line.get_linestyle() == "--"] == [0.5]
+    assert draw(build, store, across(separators=[1], at=[100, 600])).panels[0].separators == (350,)
 
 
 def test_a_line_stands_at_the_numbers_of_its_columns(build: Build, store: Store) -> None:
@@ -73,7 +86,7 @@ def test_what_is_not_done_is_said_and_the_paper_stands_alone(build: Build, store
 def test_where_runs_do_not_compare_the_paper_has_no_marks(build: Build, store: Store) -> None:
     build.fill(store)
     short = Shortfall(rounds="3 of 1000 rounds")
-    assert {one.mark for one in draw(build, store, across(), shortfall=short).panels[0].series} == {"bars"}
+    assert {one.mark for one in draw(build, store, across(), shortfall=short).panels[0].series} == {"mean"}
 
 
 def test_the_csv_names_the_columns(build: Build, store: Store) -> None:
@@ -111,10 +124,10 @@ def test_each_column_needs_its_number(tmp_path: Any) -> None:
         load(str(file))
 
 
-def test_the_axis_has_every_bar_marker_and_spread(build: Build, store: Store) -> None:
-    """The figure asks for 70 to 100 percent, and bars end at 30: then the axis is not that."""
+def test_the_axis_has_every_marker_and_spread(build: Build, store: Store) -> None:
+    """The figure asks for 70 to 100 percent, and dots lie at 30: then the axis is not that."""
     build.fill(store)
-    for least, whole in ((10, False), (25, True), (70, True)):  # the least bar is 30 - 8.2
+    for least, whole in ((10, False), (25, True), (70, True)):  # the least is 30 - 8.2
         drawing = draw(build, store, across(y=[least, 100]))
         assert (drawing.panels[0].span is None) is whole
         assert (f"The axis begins at {least} %, not at 0." in drawing.notes) is not whole

@@ -16,7 +16,7 @@ from table_kit import with_cells
 
 from pflbench.report.appendix import Appendix
 from pflbench.report.facts import Fact, facts
-from pflbench.report.latex import NEEDS, Grid, escaped, latex_appendix, paged, prose
+from pflbench.report.latex import FITTING, NEEDS, Grid, escaped, latex_appendix, paged, parts, prose
 from pflbench.report.layout import lay_out
 from pflbench.report.render import render
 from pflbench.report.table import Table
@@ -74,9 +74,9 @@ def caption(shown: str) -> str:
 
 def test_a_table_is_a_float_with_all_that_markdown_says(table: Table) -> None:
     shown = render(table, "latex")
-    assert shown.startswith(f"{NEEDS}\n") and shown.isascii() and shown.endswith("\\end{table}\n")
+    assert shown.startswith(f"{NEEDS}\n") and shown.isascii() and shown.endswith("\\end{table*}\n")
     assert re.findall(r"\\label\{(.*)\}", shown) == ["tab:demo", "tab:demo-paper"]
-    assert [len(columns) for columns in widths(shown)] == [1, 1]
+    assert [len(columns) for columns in widths(shown)] == [1, 1, 1], "the paper's numbers beside ours are two parts"
     said = " ".join(shown.split())
     for line in table.footer:
         assert prose(line) in said or f"% {fitting(line, 'ascii')}" in shown.splitlines(), line
@@ -138,7 +138,7 @@ def test_a_caption_of_ones_own_and_the_tabular_alone(table: Table) -> None:
     assert caption(own).strip() == r"\caption{Accuracy of 5 \& 6.}" and r"\label{tab:demo}" in own
     bare = [line for line in render(table, "latex", bare=True).splitlines() if not line.startswith("%")]
     assert "\n".join(bare).count(r"\begin{tabular}") == 1
-    assert not any(word in line for line in bare for word in ("caption", "label", "{table}"))
+    assert not any(word in line for line in bare for word in ("caption", "label", "{table"))
 
 
 def test_the_papers_own_method_goes_by_its_name() -> None:
@@ -147,7 +147,7 @@ def test_the_papers_own_method_goes_by_its_name() -> None:
 
 
 def test_the_papers_numbers_and_spreads_only_where_asked(table: Table, build: Build, store: Store) -> None:
-    compared = render(table, "latex").split(r"\begin{table}")
+    compared = render(table, "latex").split(r"\begin{table")
     assert len(compared) == 3 and "90.00 $\\pm$ 1.00" in compared[2] and "$-$" in compared[2]
     assert "90.00" not in render(table, "latex", compare=False)
     bare = render(lay_out(build.table(shows_spread=False), store), "latex")
@@ -170,7 +170,7 @@ def test_groups_in_blocks_are_tabulars_below_each_other(personal: Personal, stor
     assert r" & \multicolumn{2}{c}{2 Clients} & \multicolumn{2}{c}{3 Clients} \\" in shown
     assert r"\cmidrule(lr){2-3}\cmidrule(lr){4-5}" in shown
     assert r"A & PM & GM & PM & GM \\" in shown and r"B & PM & GM \\" in shown
-    assert shown.count(r"\begin{table}") == shown.count(r"\caption") == 1
+    assert shown.count(r"\begin{table") == shown.count(r"\caption") == 1
 
 
 @given(st.text())
@@ -213,14 +213,14 @@ def test_lines_of_shipped_tables_have_all_columns(shipped: dict[str, str]) -> No
         assert widths(shown) and all(len(columns) == 1 for columns in widths(shown)), name
 
 
-def compiled(texts: Iterable[str], folder: Path) -> str:
+def compiled(texts: Iterable[str], folder: Path, options: str = "") -> str:
     """What pdflatex says of one document with all of these; any error stops it, and the test."""
     packages = ["kpsewhich", "booktabs.sty", "graphicx.sty"]
     if shutil.which("pdflatex") is None or subprocess.run(packages, stdout=subprocess.DEVNULL).returncode:
         pytest.skip("needs pdflatex with booktabs (Debian: texlive-latex-base and texlive-latex-recommended)")
     (named,) = re.findall(r"\\usepackage\{[\w,]*\}", NEEDS)
     body = "\n\\clearpage\n".join(texts)
-    source = f"\\documentclass{{article}}\n{named}\n\\begin{{document}}\n{body}\\end{{document}}\n"
+    source = f"\\documentclass[{options}]{{article}}\n{named}\n\\begin{{document}}\n{body}\\end{{document}}\n"
     (folder / "tables.tex").write_text(source, encoding="ascii")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "tables.tex"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace")
@@ -229,6 +229,47 @@ def compiled(texts: Iterable[str], folder: Path) -> str:
     assert "Missing character" not in said
     assert "too wide) in paragraph" not in said
     return said
+
+
+def test_a_table_wider_than_both_columns_of_a_page_is_split_by_groups(personal: Personal, store: Store) -> None:
+    heads = {i: (f"group {i // 4}", f"title {i // 2}", "PM" if i % 2 else "GM") for i in range(8)}
+    each = dict.fromkeys(heads, 50.0)
+    assert parts([*heads], heads, each, 400) == [[*range(8)]]
+    assert parts([*heads], heads, each, 399) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert parts([*heads], heads, each, 150) == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert parts([*heads], heads, each, 40) == [[i] for i in range(8)]
+    given = lay_out(personal.table("a-2", "a-3", "b-2"), store)
+    group = {c.column.id: c.column.group + "x" * 60 for c in given.columns}
+    wide = tuple(replace(c, column=replace(c.column, group=group[c.column.id])) for c in given.columns)
+    shown = render(replace(given, columns=wide, blocks=False), "latex", compare=False)
+    assert widths(shown) == [{5}, {3}] and shown.count(r"\begin{table*}") == 1
+    titles = [re.findall(r"^ +(\w+) &", part, re.MULTILINE) for part in shown.split(r"\midrule")[1:]]
+    assert titles[0] == titles[1] == [row.title for row in given.rows], "each part has every row"
+
+
+def test_a_table_that_one_of_two_columns_holds_is_no_wider(table: Table) -> None:
+    rows = tuple(replace(row, cells=row.cells[:1]) for row in table.rows[1:])
+    narrow = render(replace(table, columns=table.columns[:1], rows=rows, extra=()), "latex", compare=False)
+    assert r"\begin{table}" in narrow and r"\begin{table*}" in render(table, "latex", compare=False)
+
+
+def test_a_long_title_takes_several_lines(table: Table) -> None:
+    first, second = table.rows
+    title = "fedavg (batch=50, lr=0.001, epochs=7, momentum=0.9)"
+    shown = render(replace(table, rows=(replace(first, title=title), second)), "latex", compare=False)
+    lines = [line.strip().split(" & ")[0] for line in shown.splitlines() if " & " in line]
+    found = lines.index("fedavg (batch=50, lr=0.001,")
+    assert lines[found + 1] == r"\quad epochs=7, momentum=0.9)" and all(len(one) == 1 for one in widths(shown))
+
+
+@pytest.mark.slow
+def test_two_columns_hold_all_committed_results_without_shrinking(tmp_path: Path) -> None:
+    store = ShownStore(Path(__file__).parents[2] / "results", remembered=False, packaged=False)
+    tables = reported(EVERYTHING, store, UserSupplied()).tables
+    whole = [render(one, "latex") for one in tables]
+    assert all(FITTING in text for text in whole) and any("{table*}" in text for text in whole)
+    said = compiled((text.replace(FITTING, "{%") for text in whole), tmp_path, "twocolumn")
+    assert off_the_page(said) == [] and "Overfull" not in said
 
 
 def off_the_page(said: str) -> list[str]:
@@ -265,7 +306,7 @@ def test_a_list_that_no_page_holds_goes_on_in_a_further_float(table: Table, tmp_
     header = ("Row", "Column", "Difference", "Over")
     said = latex_appendix(table, Appendix("Against", "versus", header, ("", "", ""), lines, ["By `pflbench a --b`."]))
     shown = "\n".join(said)
-    floats = shown.count(r"\begin{table}")
+    floats = shown.count(r"\begin{table*}")
     assert floats >= 3 and shown.count(r"\addtocounter{table}{-1}") == shown.count("{(continued)}") == floats - 1
     assert shown.count(r"\label{") == 1 and [len(columns) for columns in widths(shown)] == [1] * floats
     body = [line.strip() for line in said if "seeds" in line]

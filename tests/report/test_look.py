@@ -98,7 +98,7 @@ def in_legend(figure: Figure) -> list[str]:
     return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
 
 
-BARS = tuple(Series(f"m {i}", "bars", tuple(Point(k + i / 8, 50.0, 2.0, 3) for k in range(5)), 0.1) for i in range(7))
+MEANS = tuple(Series(f"m {i}", "mean", tuple(Point(k + i / 8, 50.0, 2.0, 3) for k in range(5))) for i in range(7))
 TINY = Series("drawn", "bars", tuple(Point(2000.0 * k, 1e-5 / (k + 1), None, 1) for k in range(8)), 2000.0)
 CLOUD = Series("a", "cloud", tuple(Point(float(k), float(k % 3)) for k in range(9)), hues=tuple(range(1, 10)))
 DOTS = Series("Per-FedAvg", "dots", tuple(Point(float(k), 90.0 - k) for k in range(0, 60, 7)))
@@ -124,7 +124,7 @@ CASES = {
     "other ends": drawing(Panel("A", (*lines((20,), "x", 10.0), *lines((90,), "y")))),
     "long": drawing(Panel("A", lines((20, 90), LONG))),
     "many": drawing(Panel("A", lines(range(10, 100, 3)))),
-    "bars": drawing(Panel("", BARS, ("None", "Dir 1000", "Dir 5", "Dir 0.3", "Shards"))),
+    "means": drawing(Panel("", MEANS, ("None", "Dir 1000", "Dir 5", "Dir 0.3", "Shards"))),
     "tiny": drawing(*(Panel(f"FMNIST {n} Clients", (TINY,)) for n in (50, 100, 200)), across=3),
     "clouds": drawing(*(Panel(f"client {n}: FedEC", (CLOUD,)) for n in range(6)), across=6, hue="round"),
     "square": drawing(Panel("A", (DOTS,), square=True), Panel("B", (DOTS,), square=True), across=2),
@@ -180,7 +180,7 @@ def test_lines_are_named_at_their_ends(name: str) -> None:
             assert abs((box.y0 + box.y1) / 2 - y) <= 1.7 * box.height
 
 
-@pytest.mark.parametrize("name", ["all alike", "other ends", "long", "many", "bars", "beside"])
+@pytest.mark.parametrize("name", ["all alike", "other ends", "long", "many", "means", "beside"])
 def test_where_names_have_no_room_there_is_a_legend(name: str) -> None:
     figure = _drawn(name)
     assert not any(ax.texts for ax in figure.axes)
@@ -195,7 +195,7 @@ def test_one_panel_without_room_gives_all_a_legend() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "width"), [("far", COLUMN), ("two", TEXT), ("three", TEXT), ("six", TEXT), ("bars", TEXT)]
+    ("name", "width"), [("far", COLUMN), ("two", TEXT), ("three", TEXT), ("six", TEXT), ("means", TEXT)]
 )
 def test_sizes_are_those_of_a_page(name: str, width: float) -> None:
     figure = _drawn(name)

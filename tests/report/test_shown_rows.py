@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from table_kit import row, with_cells
 
 from pflbench.report.compact import compact
 from pflbench.report.layout import fill, finished
+from pflbench.report.provenance import values_outside_suite
 from pflbench.report.reading import Shelf
 from pflbench.report.render import render
 from pflbench.report.table import Table
@@ -99,3 +101,9 @@ def test_numbers_bold_and_rivals_are_those_of_the_whole_table(table: Expansion, 
     (ditto,) = part.rows
     assert ditto == next(one for one in whole.rows if one.id == "ditto")
     assert part.versus == whole.versus and part.versus and part.versus.rival == "FedAvg"
+
+
+def test_a_title_with_values_has_no_second_parentheses_behind_it(build: Build) -> None:
+    run: Any = SimpleNamespace(row="ditto (lam=0.5)", stored=SimpleNamespace(spec=build.spec(0, "ditto", lam=0.5)))
+    said = values_outside_suite(build.table(), [run])
+    assert said == "Hyperparameters set on the command line: ditto (lam=0.5) with lam=0.5."

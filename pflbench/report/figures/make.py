@@ -88,7 +88,9 @@ def _against_columns(table: Expansion, figure: Across, shelf: Shelf) -> Drawing:
         heads = [head for head in table.heads if head.stage == stage]
         ticks = () if figure.at else tuple(head.column.title if alike else head.column.setting for head in heads)
         series = across(table, figure, heads, shelf)
-        panels.append(Panel(heads[0].label, series, ticks, span(figure, series)))
+        at = figure.at or range(len(heads))
+        between = tuple((at[i - 1] + at[i]) / 2 for i in figure.separators if i < len(heads))
+        panels.append(Panel(heads[0].label, series, ticks, span(figure, series), separators=between))
         drawn += shown_in(table, figure, heads, series)
     _, seeds = not_done(table, table.heads, shelf)
     begins = f"The axis begins at {figure.y[0]:g} %, not at 0." if figure.y and figure.y[0] and panels[0].span else ""
@@ -184,14 +186,17 @@ def _said(figure: FromRuns, spread: Spread) -> tuple[str, str, str]:
     return x, "accuracy (%)", f"Mean over seeds; the band is the {spread_word(spread)}."
 
 
-_GROUP = 0.8
-"""The width of a group of bars; columns are 1 apart."""
+_GROUP, _ASIDE = 0.8, 0.25
+"""Width of a column's dots, where columns are 1 apart; share of a row's place that ours and the paper's are aside."""
 
 
 def across(table: Expansion, figure: Across, heads: Sequence[ColumnHead], shelf: Shelf) -> tuple[Series, ...]:
-    """For each row its numbers in these columns, as far as they are done, then those that the paper printed."""
+    """For each row its numbers in these columns, as far as they are done, then those that the paper printed.
+
+    Dots of a row stand beside those of the others, and the paper's beside ours.
+    """
     compared = not table.shortfall.runs
-    width = _GROUP / max(1, len(table.rows)) if figure.mark == "bars" else 0.0
+    width = _GROUP / max(1, len(table.rows)) if figure.mark == "dots" else 0.0
     ours, printed = [], []
     for i, row in enumerate(table.rows):
         shift = (i - (len(table.rows) - 1) / 2) * width
@@ -199,12 +204,12 @@ def across(table: Expansion, figure: Across, heads: Sequence[ColumnHead], shelf:
         for place, head in enumerate(heads):
             cell = table.places.get((row.id, head.id))
             x = (figure.at[place] if figure.at else place) + shift
-            if cell is not None and (point := _point(cell, x, shelf, table)) is not None:
+            if cell is not None and (point := _point(cell, x - _ASIDE * width, shelf, table)) is not None:
                 points.append(point)
             if cell is not None and cell.reference is not None and compared:
-                theirs.append(Point(x, cell.reference.mean, cell.reference.spread))
+                theirs.append(Point(x + _ASIDE * width, cell.reference.mean, cell.reference.spread))
         if points:
-            ours.append(Series(row.title, "bars" if width else "line", tuple(points), width, row=row.title))
+            ours.append(Series(row.title, "mean" if width else "line", tuple(points), row=row.title))
         if theirs:
             label = PRINTED if points else f"{row.title}, {PRINTED}"
             printed.append(Series(label, "printed", tuple(theirs), like=row.title, row=row.title))
@@ -221,7 +226,7 @@ def _point(cell: Cell, x: float, shelf: Shelf, table: Expansion) -> Point | None
 
 
 def span(figure: Across, series: Sequence[Series]) -> tuple[float, float] | None:
-    """The accuracies that the figure asks to show, where every bar and marker is within them; else None, for all."""
+    """The accuracies that the figure asks to show, where every marker is within them; else None, for all."""
     if figure.y is None:
         return None
     low, high = figure.y
@@ -236,7 +241,7 @@ def span(figure: Across, series: Sequence[Series]) -> tuple[float, float] | None
 
 
 def shown_in(table: Expansion, figure: Across, heads: Sequence[ColumnHead], series: Sequence[Series]) -> list[Cell]:
-    """The cells that have a bar or marker."""
+    """The cells that have a marker."""
     at = figure.at or range(len(heads))
     rows = {row.title: row.id for row in table.rows}
     nearest = [

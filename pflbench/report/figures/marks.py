@@ -51,6 +51,8 @@ def draw_panel(ax: Axes, panel: Panel, drawing: Drawing, looks: Looks) -> None:
         beside = ax.inset_axes((1.04, 0.0, 0.05, 1.0))
         colorbar = ax.figure.colorbar(ax.collections[0], cax=beside, label=drawing.hue)
         colorbar.ax.yaxis.set_major_locator(MaxNLocator(4, integer=True, steps=_STEPS))
+    for place in panel.separators:
+        ax.axvline(place, color="0.5", linewidth=0.6, linestyle="--")
     if panel.square:
         _square(ax)
     if panel.span:
@@ -117,7 +119,7 @@ def _points(ax: Axes, series: Series, look: Look) -> None:
     if series.mark == "dots":
         hollow: Any = {"markersize": 3, "markerfacecolor": "none", "markeredgewidth": 0.7, "alpha": 0.8}
         ax.plot(x, y, linestyle="", marker=look.marker, **hollow, **color)
-    elif series.mark == "points" or len(x) == 1:
+    elif series.mark in ("points", "mean") or len(x) == 1:
         drawn = look.line if series.mark == "points" else ""
         line: Any = {"marker": look.marker, "markersize": 3, "linestyle": drawn, "linewidth": 1, "capsize": 2}
         ax.errorbar(x, y, around if any(around) else None, **line, **color)
@@ -197,7 +199,7 @@ def _cloud(ax: Axes, series: Series, marker: str, hues: Sequence[float]) -> None
 
 
 def _printed(ax: Axes, series: Series, look: Look) -> None:
-    """Hollow: in the row's own form where they alone are there of it, else all alike, above their bars."""
+    """Hollow: in the row's own form where they alone are there of it, else all alike, beside ours."""
     alone = series.label != PRINTED  # which is the label of several colors
     hollow: Any = {"marker": look.marker if alone else "D", "markersize": 3.5, "markerfacecolor": "white"}
     hollow |= {"linestyle": "", "linewidth": 0.8}

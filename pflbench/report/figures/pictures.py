@@ -55,8 +55,8 @@ COLUMN, TEXT = 3.3, 6.9
 """Inches: the width of a column of a two-column page, and of both."""
 _HEIGHTS = {1: 1.9, 2: 1.9, 3: 1.45}
 """Inches of a panel's axes, by how many stand beside each other."""
-_BARS = 16
-"""With more bars a panel is as wide as both columns."""
+_DOTS = 16
+"""With more dots beside each other a panel is as wide as both columns."""
 _TITLE, _ABOVE_LEGEND = 0.3, 0.06
 _CHARACTERS = 17
 """Of the caption in an inch."""
@@ -168,7 +168,7 @@ def _slim(panel: Panel, across: int, many: bool) -> bool:
         across == 1
         and not many
         and not of_ranks(panel)
-        and _BARS >= sum(len(series.points) for series in panel.series if series.mark in ("bars", "printed"))
+        and _DOTS >= sum(len(series.points) for series in panel.series if series.mark in ("mean", "printed"))
     )
 
 
