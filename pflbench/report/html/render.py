@@ -177,21 +177,22 @@ def _by_whom(of: Departure) -> str:
 
 def _section(sheet: Sheet, others: Sequence[Sheet]) -> Mapping[str, Any]:
     """A table for the template."""
-    table, rows = side_by_side(sheet.table), (*sheet.table.rows, *sheet.table.extra)
-    failed = any(value and value.failed for row in sheet.table.rows for value in row.cells)
+    table = side_by_side(sheet.table)
+    cells = [value for row in sheet.table.rows for value in row.cells if value is not None]
+    again = " --redo failed" * any(value.failed for value in cells)
     return {
         "key": sheet.key,
         "title": discreet(table.title),
         "profile": table.profile,
-        "filled": f"{sum(1 for _ in sheet.table.shown)}/{sum(one is not None for row in rows for one in row.cells)}",
+        "filled": f"{sum(value.there for value in cells)}/{len(cells)}",
         "suite": table.suite,
         "paper": discreet(sheet.paper),
         "link": web_link(sheet.paper),
         "options": discreet(sheet.options),
         "folder": sheet.folder,
         "fair": _fair(sheet, others),
-        "run": discreet(command("run", sheet.part.options + " --redo failed" * failed, sheet.results)),
-        "missing": sheet.fills and any(value and not value.complete for row in sheet.table.rows for value in row.cells),
+        "run": discreet(command("run", sheet.part.options + again, sheet.results)),
+        "missing": sheet.fills and not all(value.complete for value in cells),
         "warnings": [discreet(line) for line in table.warnings],
         "footer": [discreet(fact.text) for fact in table.facts if fact.severity != "warning"],
         "blocks": [_block(table, block) for block in blocks(table)],
