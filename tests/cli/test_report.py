@@ -137,7 +137,7 @@ def test_chosen_rows_alone_are_told_of(cli: Any, folder: Path) -> None:
     """On a terminal, in Markdown, on the page and in Python: nothing of FedAvg's missing seed and hyperparameters."""
     assert cli(*RUN, "-m", "fedavg", "-m", "ditto", "--set", "fedavg.lr=0.2").code == 0
     report = ("report", "-s", "tiny.toml", "--profile", "paper")
-    assert "hyperparameters of fedavg" in cli(*report, "--full").out
+    assert "Hyperparameters set on the command line: fedavg" in cli(*report, "--full").out
     table = pb.table(pb.select("tiny.toml", methods=["ditto"]), results=folder / "results")
     said = [cli(*report, "-m", "ditto", *how).out for how in ((), ("--full",), ("--format", "markdown"))]
     page = cli(*report, "-m", "ditto", "--format", "html").out

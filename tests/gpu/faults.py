@@ -160,7 +160,7 @@ def looked_every_round() -> Patch:
 def states_on_host() -> Patch:
     """Clients' states are to spare the device's memory: each waits for it, and does not come back to it."""
     new = "pytree.tree_map(lambda leaf: leaf.cpu().clone(), state)"
-    return edited(States, "__setitem__", "pytree.tree_map(compact, state)", new)
+    return edited(States, "__setitem__", "pytree.tree_map(owned_copy, state)", new)
 
 
 # What is computed in a stack.
