@@ -43,7 +43,7 @@ def report(
         ),
     ] = "terminal",
     compare_paper: Annotated[
-        bool, option("--compare-paper/--no-compare-paper", help="The paper's numbers beside ours, with a verdict.")
+        bool, option("--compare-paper/--no-compare-paper", help="The paper's numbers and verdicts, in text and LaTeX.")
     ] = True,
     spread: Annotated[
         bool | None,

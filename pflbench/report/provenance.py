@@ -138,7 +138,7 @@ def values_outside_suite(table: Expansion, used: Iterable[ShownRun]) -> str:
     )
     rows = grouped((row, f"{key}={' or '.join(texts)}") for (row, key), texts in values.items())
     told = "; ".join(f"{row} with {', '.join(texts)}" for row, texts in rows.items())
-    return f"Hyperparameters set on the command line: {told}." if told else ""
+    return f"Hyperparameters of rows outside the suite: {told}." if told else ""
 
 
 def shared_images(done: Iterable[Stored]) -> str:

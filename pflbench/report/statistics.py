@@ -153,6 +153,7 @@ def smallest_detectable(sd: float | None, n: int, power: float = POWER, level: f
 @cache
 def _shift(n: int, power: float, level: float) -> float:
     """Distance of a mean from 0, in standard errors of n values, that a two-sided t-test finds with this power."""
+    from scipy.optimize import brentq
     from scipy.special import nctdtr
 
     bound = _quantile(n - 1, level)
@@ -163,11 +164,7 @@ def _shift(n: int, power: float, level: float) -> float:
     high = 1.0
     while found(high) < power:
         high *= 2
-    low = 0.0
-    for _ in range(60):  # by halves, as scipy.optimize takes long to import
-        middle = (low + high) / 2
-        low, high = (middle, high) if found(middle) < power else (low, middle)
-    return high
+    return float(brentq(lambda shift: found(shift) - power, 0.0, high))
 
 
 def difference_interval(ours: Sample, theirs: Sample, level: float = LEVEL) -> Interval | None:

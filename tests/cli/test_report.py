@@ -137,7 +137,7 @@ def test_chosen_rows_alone_are_told_of(cli: Any, folder: Path) -> None:
     """On a terminal, in Markdown, on the page and in Python: nothing of FedAvg's missing seed and hyperparameters."""
     assert cli(*RUN, "-m", "fedavg", "-m", "ditto", "--set", "fedavg.lr=0.2").code == 0
     report = ("report", "-s", "tiny.toml", "--profile", "paper")
-    assert "Hyperparameters set on the command line: fedavg" in cli(*report, "--full").out
+    assert "Hyperparameters of rows outside the suite: fedavg" in cli(*report, "--full").out
     table = pb.table(pb.select("tiny.toml", methods=["ditto"]), results=folder / "results")
     said = [cli(*report, "-m", "ditto", *how).out for how in ((), ("--full",), ("--format", "markdown"))]
     page = cli(*report, "-m", "ditto", "--format", "html").out
@@ -216,7 +216,7 @@ def test_the_short_form_says_which_row_is_scored_at_which_stage(cli: Any, folder
     shown = " ".join(cli("report", "-s", "tiny.toml", "--seeds", "0", "-m", "fedavg", "-m", mine).out.split())
     assert "Accuracy in %: FedAvg at stage global, all others at stage finetuned." in shown and "FedAvg-FT" in shown
     assert "(k/n)" not in shown, "no cell has some of its seeds and not all"
-    assert "Hyperparameters set on the command line: Foo with lr=0.05." in shown
+    assert "Hyperparameters of rows outside the suite: Foo with lr=0.05." in shown
     full = " ".join(cli("report", "-s", "tiny.toml", "--seeds", "0", "--full").out.split())
     assert "(the server's model): FedAvg; finetuned" in full and "steps 1, 2: FedAvg-FT, Ditto, Foo; after" in full
     alone = " ".join(cli("report", "-s", "tiny.toml", "--seeds", "0", "-m", mine).out.split())

@@ -106,4 +106,4 @@ def test_numbers_bold_and_rivals_are_those_of_the_whole_table(table: Expansion, 
 def test_a_title_with_values_has_no_second_parentheses_behind_it(build: Build) -> None:
     run: Any = SimpleNamespace(row="ditto (lam=0.5)", stored=SimpleNamespace(spec=build.spec(0, "ditto", lam=0.5)))
     said = values_outside_suite(build.table(), [run])
-    assert said == "Hyperparameters set on the command line: ditto (lam=0.5) with lam=0.5."
+    assert said == "Hyperparameters of rows outside the suite: ditto (lam=0.5) with lam=0.5."
