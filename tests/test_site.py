@@ -18,6 +18,7 @@ from shipped import load
 from pflbench.catalog import describe
 from pflbench.cli.main import program
 from pflbench.names import BUILT_IN
+from pflbench.report.claims import asked
 from pflbench.store import Store
 from pflbench.suite.document import Document
 from pflbench.suite.load import available
@@ -168,7 +169,10 @@ def test_each_committed_picture_has_its_command_and_place_on_the_site() -> None:
 def test_the_picture_of_the_readme_is_current(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)  # and back at the end
     program = page_program("picture")
-    assert program.words(program.page()) == program.WORDS.read_text(encoding="utf-8"), "run: python docs/picture.py"
+    found = program.words(program.page())
+    assert found == program.WORDS.read_text(encoding="utf-8"), "run: python docs/picture.py"
+    counted = re.findall(r"^(\d+) claims: ", found, re.MULTILINE)
+    assert sum(map(int, counted)) == sum(map(len, asked([]).values()))
     assert (
         program.PICTURE.read_bytes().startswith(b"\x89PNG") and program.PICTURE.name in (ROOT / "README.md").read_text()
     )

@@ -81,15 +81,19 @@ def without_smoke(tables: Sequence[Expansion]) -> list[Expansion]:
 def _claims(
     sheets: Sequence[Sheet], shelf: Shelf, own: UserSupplied, whole: Sequence[Expansion]
 ) -> dict[str, list[Judged]]:
-    """Claims of the suites that are on the page, each decided from all stored runs; `whole`: expanded suites."""
+    """Claims by paper, each decided from all stored runs.
+
+    `whole`: expanded suites of a page of everything, which has all claims of its papers; else it has those of its
+    suites.
+    """
     suites = {sheet.table.suite for sheet in sheets}
     found: dict[str, list[Judged]] = {}
     tables, shipped = Tables(own, "paper"), available()
     tables.update({one.suite: one for one in whole if one.profile == "paper" and shipped.get(one.suite) == one.path})
     for claims in asked([]).values():
-        for claim in claims:
-            if claim.suite in suites:
-                found.setdefault(claim.suite, []).append(judge(claim, shelf, tables))
+        here = [claim for claim in claims if claim.suite in suites]
+        for claim in claims if whole and here else here:
+            found.setdefault(tables[claim.suite].paper, []).append(judge(claim, shelf, tables))
     return found
 
 

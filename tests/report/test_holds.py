@@ -91,7 +91,7 @@ def test_a_card_counts_cells_verdicts_and_claims(build: Build, store: Store) -> 
     made = sheet(build.table(references=PRINTED, spread=FIVE), store)
     missing = (Missing("fedavg", "digits-a", (3, 4), 2.0),)
     judged = [claim("not run"), claim("undecided", missing=missing), claim("holds"), claim("does not hold")]
-    (card,) = cards([made], {"demo": judged})
+    (card,) = cards([made], {made.paper: judged})
     assert (card.title, card.link) == ("Demo", "https://arxiv.org/abs/0000.00000")
     assert card.coverage == (2, 2, 4)
     assert card.found == (
@@ -118,7 +118,7 @@ def test_extra_rows_are_no_coverage_and_tables_that_decide_claims_are(build: Bui
     assert card.coverage.cells == 4
     other = sheet(replace(table, extends=Path("demo.toml")), store)
     assert cards([other], {}) == []
-    (card,) = cards([other], {"demo": [claim("holds")]})
+    (card,) = cards([other], {other.paper: [claim("holds")]})
     assert card.coverage.cells == 4 and card.squares
 
 
@@ -126,13 +126,14 @@ def test_a_reduced_profile_is_no_coverage_of_a_paper(build: Build, store: Store)
     build.fill(store)
     quick = sheet(build.table(references=PRINTED, spread=FIVE, profile="quick"), store)
     assert cards([quick], {}) == []
-    (card,) = cards([quick], {"demo": [claim("holds")]})
+    (card,) = cards([quick], {quick.paper: [claim("holds")]})
     assert card.coverage.cells == 0 and not card.squares
 
 
 def test_a_claims_text_stays_text(build: Build, store: Store) -> None:
     build.fill(store)
-    text = render_page([sheet(build.table(), store)], {}, judged={"demo": [claim("holds", "<b>ahead</b>")]})
+    made = sheet(build.table(), store)
+    text = render_page([made], {}, judged={made.paper: [claim("holds", "<b>ahead</b>")]})
     assert "<b>ahead" not in text and "&lt;b&gt;ahead" in text
 
 
@@ -149,7 +150,7 @@ def test_two_tables_are_drawn_beside_each_other(build: Build, store: Store, rows
         table, path=tmp_path / "fair.toml", layout=LayoutTable(beside=str((tmp_path / "demo.toml").resolve()))
     )
     fair = replace(paper, fills={"last": replace(paper.fills["last"], table=beside)})
-    (card,) = cards([paper, fair], {"demo": [claim("holds")]})
+    (card,) = cards([paper, fair], {paper.paper: [claim("holds")]})
     if rows == 2:
         assert card.slopes == (), "two rows are no picture"
         return

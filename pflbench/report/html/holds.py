@@ -112,16 +112,16 @@ class Card:
 
 
 def cards(sheets: Sequence[Sheet], judged: Mapping[str, Sequence[Judged]]) -> list[Card]:
-    """A card for each paper that has a claim or a table of its own on the page; `judged`: claims by their suite."""
+    """A card for each paper that has a claim or a table of its own on the page; `judged`: claims by paper."""
     papers: dict[str, list[Sheet]] = {}
     for sheet in sheets:
         if sheet.paper != "none" and sheet.fills:
             papers.setdefault(sheet.paper, []).append(sheet)
     made = []
     for paper, some in papers.items():
-        suites = dict.fromkeys(sheet.table.suite for sheet in some)
-        claims = [one for suite in suites for one in judged.get(suite, ())]
-        own = [sheet for sheet in some if sheet.is_main or sheet.table.suite in judged]
+        claims = judged.get(paper, ())
+        deciding = {one.claim.suite for one in claims}
+        own = [sheet for sheet in some if sheet.is_main or sheet.table.suite in deciding]
         main = [sheet for sheet in own if sheet.table.profile == "paper"]
         if claims or main:
             made.append(_card(paper, some, main, claims))

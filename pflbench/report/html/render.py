@@ -64,7 +64,7 @@ def render_page(
         described: What is known of their methods, by name.
         read_as: The reading that a table is opened in.
         rivals: The row that a table is held against when it is opened, by its key.
-        judged: Claims of the tables' suites. With any, the page opens on what holds unless a reading or rival is asked
+        judged: Claims by paper. With any, the page opens on what holds unless a reading or rival is asked
             for, or there is one table alone.
         elsewhere: Whether the runs are in a folder that the commands do not name.
     """
