@@ -141,7 +141,7 @@ def test_a_claims_text_stays_text(build: Build, store: Store) -> None:
 def test_two_tables_are_drawn_beside_each_other(build: Build, store: Store, rows: int, tmp_path: Path) -> None:
     build.fill(store)
     table = build.table(path=tmp_path / "demo.toml")
-    third = row("third", "Third")
+    third = row("third", "Demo's own")
     cells = (*table.cells, *(Cell(third, one.column, Reading("global"), one.runs) for one in table.cells[::2]))
     if rows == 3:
         table = replace(table, rows=(*table.rows, third), cells=cells)
@@ -149,18 +149,21 @@ def test_two_tables_are_drawn_beside_each_other(build: Build, store: Store, rows
     beside = replace(
         table, path=tmp_path / "fair.toml", layout=LayoutTable(beside=str((tmp_path / "demo.toml").resolve()))
     )
-    fair = replace(paper, fills={"last": replace(paper.fills["last"], table=beside)})
+    fewer = replace(table, cells=tuple(cell.of_seeds({0, 1}) for cell in table.cells))
+    filled = replace(paper.fills["last"], table=beside, other=fewer)
+    fair = replace(paper, tables={"last": finished(filled)}, fills={"last": filled})
     (card,) = cards([paper, fair], {paper.paper: [claim("holds")]})
     if rows == 2:
         assert card.slopes == (), "two rows are no picture"
         return
     first, second = card.slopes
     assert [(line.title, line.left, line.right, line.own) for line in first.lines] == [
-        ("FedAvg", pytest.approx(30), pytest.approx(30), True),
-        ("FedAvg-FT", pytest.approx(75), pytest.approx(75), False),
-        ("Third", pytest.approx(30), pytest.approx(30), False),
+        ("FedAvg", pytest.approx(25), pytest.approx(25), False),
+        ("FedAvg-FT", pytest.approx(70), pytest.approx(70), False),
+        ("Demo's own", pytest.approx(25), pytest.approx(25), True),
     ]
     low, high = first.lines[0], first.lines[1]
     assert high.y[0] < low.y[0] == first.lines[2].y[0], "higher accuracies stand higher"
     assert abs(low.labels[0] - first.lines[2].labels[0]) >= GAP, "labels of equal rows stand apart"
-    assert second.lines[0].left == pytest.approx(40)
+    assert second.lines[0].left == pytest.approx(35)
+    assert first.seeds == "0, 1 (n = 2)", "only seeds that both have"

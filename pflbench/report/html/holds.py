@@ -7,12 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from pflbench.report.claim_list import SIGNS, differing, needs, summary, word_of
 from pflbench.report.claims import NOT_IN_THE_PAPER, Judged
 from pflbench.report.figures.places import spread_out
 from pflbench.report.html.data import Sheet, paper_name
 from pflbench.report.html.escape import discreet, web_link
 from pflbench.report.html.grid import grid_cells
+from pflbench.report.table import CellValue
+from pflbench.report.text import ranges
 from pflbench.report.verdict import COMPARED, GLYPHS
 from pflbench.units import count
 
@@ -60,7 +64,7 @@ class Coverage(NamedTuple):
 
 
 class SlopeLine(NamedTuple):
-    """A row of a slope chart: its ends on both sides, where its labels stand, and whether it is the paper's method."""
+    """A row of a slope chart: its ends on both sides, where its labels stand, and whether it is the paper's own."""
 
     title: str
     left: float
@@ -71,12 +75,13 @@ class SlopeLine(NamedTuple):
 
 
 class Slope(NamedTuple):
-    """Mean accuracies of the same rows under the paper's protocol and on equal terms, in one column."""
+    """Mean accuracies of the same rows and seeds under the paper's protocol and on equal terms, in one column."""
 
     title: str
     profile: str
     tables: tuple[tuple[str, str], ...]
     """Keys and titles of the two tables."""
+    seeds: str
     height: float
     lines: tuple[SlopeLine, ...]
 
@@ -145,7 +150,7 @@ def _card(paper: str, sheets: Sequence[Sheet], main: Sequence[Sheet], claims: Se
         coverage=coverage,
         squares=squares,
         verdicts=f"{count(len(squares), 'cell')} compared with the paper: {verdicts}" if squares else "",
-        slopes=tuple(_slopes(sheets, {one.claim.row for one in claims})),
+        slopes=tuple(_slopes(sheets, paper_name(sheets))),
         tables=tuple((sheet.key, discreet(sheet.table.title)) for sheet in main),
     )
 
@@ -192,38 +197,39 @@ def _squares(sheet: Sheet) -> Iterator[Square]:
             yield Square(GLYPHS[verdict.label], verdict.label, discreet(f"{where}: {verdict.label}"))
 
 
-def _slopes(sheets: Sequence[Sheet], own: set[str]) -> Iterator[Slope]:
-    """Each column in which a table and the one on equal terms share enough rows, under the same profile."""
+def _slopes(sheets: Sequence[Sheet], name: str) -> Iterator[Slope]:
+    """Each column in which a table and the one on equal terms share enough rows, over the seeds that both have.
+
+    `name`: the paper's, with which the titles of its own methods begin.
+    """
     for sheet in sheets:
         fair = next((s for s in sheets if s.beside == sheet.path and s.table.profile == sheet.table.profile), None)
         if sheet.path is None or fair is None:
             continue
-        left, right = sheet.fills["last"], fair.fills["last"]
-        titles = {row.id: row.title for row in sheet.table.rows}
-        for head in left.table.heads:
-            found = {
-                row: (here, there)
-                for row in titles
-                if (here := _mean(left.grid.get((row, head.id)))) is not None
-                and (there := _mean(right.grid.get((row, head.id)))) is not None
-            }
-            if len(found) >= FEWEST:
+        for column, head in enumerate(fair.table.columns):
+            cells = {row.title: value for row in fair.table.rows if (value := row.cells[column]) is not None}
+            both = {title: (one, one.beside) for title, one in cells.items() if one.beside and one.beside.seeds}
+            if len(both) >= FEWEST:
+                found = {
+                    title: (_mean(beside.value, beside.seeds), _mean(one, beside.seeds))
+                    for title, (one, beside) in both.items()
+                }
+                (seeds,) = {beside.seeds for _, beside in both.values()}
                 yield Slope(
                     discreet(f"{sheet.name}, {head.name}"),
                     sheet.table.profile,
                     ((sheet.key, "the paper's protocol"), (fair.key, "equal terms")),
-                    *_drawn(found, titles, own),
+                    f"{ranges(seeds)} (n = {len(seeds)})",
+                    *_drawn(found, name),
                 )
 
 
-def _mean(value: object) -> float | None:
-    return getattr(value, "mean", None)
+def _mean(value: CellValue, seeds: Iterable[int]) -> float:
+    return float(np.mean([value.seeds[seed] for seed in seeds]))
 
 
-def _drawn(
-    found: Mapping[str, tuple[float, float]], titles: Mapping[str, str], own: set[str]
-) -> tuple[float, tuple[SlopeLine, ...]]:
-    """Height of a slope chart, and its lines."""
+def _drawn(found: Mapping[str, tuple[float, float]], name: str) -> tuple[float, tuple[SlopeLine, ...]]:
+    """Height of a slope chart, and its lines, by the rows' titles."""
     height = GAP * (1.5 * len(found) + 3)
     values = [value for pair in found.values() for value in pair]
     low, high = min(values), max(values)
@@ -235,12 +241,12 @@ def _drawn(
     assert left is not None and right is not None  # the height has room for all
     return height, tuple(
         SlopeLine(
-            titles[row],
+            discreet(title),
             here,
             there,
             (y(here), y(there)),
             (round(left[i], 1), round(right[i], 1)),
-            row in own,
+            title.startswith(name),
         )
-        for i, (row, (here, there)) in enumerate(found.items())
+        for i, (title, (here, there)) in enumerate(found.items())
     )
