@@ -94,9 +94,8 @@ def test_a_card_counts_cells_verdicts_and_claims(build: Build, store: Store) -> 
     (card,) = cards([made], {made.paper: judged})
     assert (card.title, card.link) == ("Demo", "https://arxiv.org/abs/0000.00000")
     assert card.coverage == (2, 2, 4)
-    assert card.found == (
-        "4 claims: 1 holds, 1 does not hold, 1 undecided, 1 not run. Of 4 cells, 2 have all seeds, 2 have some."
-    )
+    assert card.found == "4 claims: 1 holds, 1 does not hold, 1 undecided, 1 not run."
+    assert card.covered == "Of 4 cells of its tables 2 have all their seeds, 2 some."
     assert [(one.sign, one.word, one.needs) for one in (*card.begun, *card.rest)] == [
         ("✓", "holds (3 seeds)", ""),
         ("✗", "does not hold (3 seeds)", ""),
@@ -133,8 +132,9 @@ def test_a_reduced_profile_is_no_coverage_of_a_paper(build: Build, store: Store)
 def test_a_claims_text_stays_text(build: Build, store: Store) -> None:
     build.fill(store)
     made = sheet(build.table(), store)
-    text = render_page([made], {}, judged={made.paper: [claim("holds", "<b>ahead</b>")]})
-    assert "<b>ahead" not in text and "&lt;b&gt;ahead" in text
+    words: tuple[Word, ...] = ("holds", "holds, smaller than printed", "does not hold", "undecided", "not run")
+    text = render_page([made], {}, judged={made.paper: [claim(word, "<b>ahead</b>") for word in words]})
+    assert "<b>ahead" not in text and text.count("&lt;b&gt;ahead") == len(words)
 
 
 @pytest.mark.parametrize("rows", [2, 3])

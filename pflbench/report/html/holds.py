@@ -93,10 +93,11 @@ class Card:
     Attributes:
         title: Its short name.
         paper: Its name on arXiv; `link`: where it is.
-        found: A sentence on its claims and its cells.
+        found: A sentence on its claims; empty without any.
         begun: Claims that stored runs decide or begin to decide, the decided ones first.
         rest: All others.
         coverage: Of its own tables, and of others that decide claims, under its whole protocol.
+        covered: The same in a sentence; empty without cells.
         squares: Their compared cells.
         verdicts: How many cells have which verdict, in words.
         slopes: Its tables beside those on equal terms.
@@ -110,6 +111,7 @@ class Card:
     begun: tuple[ClaimLine, ...]
     rest: tuple[ClaimLine, ...]
     coverage: Coverage
+    covered: str
     squares: tuple[Square, ...]
     verdicts: str
     slopes: tuple[Slope, ...]
@@ -137,17 +139,18 @@ def _card(paper: str, sheets: Sequence[Sheet], main: Sequence[Sheet], claims: Se
     coverage = _coverage(main)
     squares = tuple(square for sheet in main for square in _squares(sheet))
     words = Counter(square.verdict for square in squares)
-    verdicts = ", ".join(f"{words[one]} {one}" for one in COMPARED if words[one])
+    verdicts = ", ".join(f"{words[one]} {GLYPHS[one]} {one}" for one in COMPARED if words[one])
     order = list(SIGNS)
     listed = sorted(claims, key=lambda one: order.index(one.word))
     return Card(
         title=paper_name(sheets),
         paper=paper,
         link=web_link(paper),
-        found=_sentence(claims, coverage),
+        found=f"{summary(claims)}." if claims else "",
         begun=tuple(_line(one) for one in listed if one.word not in _REST),
         rest=tuple(_line(one) for one in listed if one.word in _REST),
         coverage=coverage,
+        covered=_covered(coverage),
         squares=squares,
         verdicts=f"{count(len(squares), 'cell')} compared with the paper: {verdicts}" if squares else "",
         slopes=tuple(_slopes(sheets, paper_name(sheets))),
@@ -155,12 +158,11 @@ def _card(paper: str, sheets: Sequence[Sheet], main: Sequence[Sheet], claims: Se
     )
 
 
-def _sentence(claims: Sequence[Judged], coverage: Coverage) -> str:
-    found = [f"{summary(claims)}."] if claims else []
-    if coverage.cells:
-        partly = f", {coverage.partly} have some" if coverage.partly else ""
-        found.append(f"Of {coverage.cells} cells, {coverage.whole} have all seeds{partly}.")
-    return " ".join(found)
+def _covered(coverage: Coverage) -> str:
+    if not coverage.cells:
+        return ""
+    partly = f", {coverage.partly} some" if coverage.partly else ""
+    return f"Of {coverage.cells} cells of its tables {coverage.whole} have all their seeds{partly}."
 
 
 def _line(one: Judged) -> ClaimLine:
