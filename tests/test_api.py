@@ -41,6 +41,7 @@ def script(text: str, *options: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_page_on_python_does_what_it_says() -> None:
     blocks = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
     printed = script("\n".join(("print('once')", *blocks)))

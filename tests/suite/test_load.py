@@ -191,9 +191,9 @@ import sys
 from pflbench import catalog, names
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, load
-for name in available():
-    for profile in load(name).profiles if load(name).document().row else ():
-        expand(load(name), profile=profile)
+for suite in map(load, available()):
+    if suite.document().row:
+        expand(suite, profile=suite.profiles[0])
 for name in names.known("methods"):
     catalog.describe(name)
 sys.exit("torch" in sys.modules)
