@@ -89,6 +89,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "dirichlet-equal": "pflbench.data.partitions.skew:DirichletEqual",
         "quantity-skew": "pflbench.data.partitions.skew:QuantitySkew",
         "classes-per-client": "pflbench.data.partitions.skew:ClassesPerClient",
+        "pfllib": "pflbench.data.partitions.pfllib:PFLlib",
     },
     "models": {
         "cnn2": "pflbench.models.convnet:cnn2",
@@ -99,6 +100,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "fedrep-cnn-wide": "pflbench.models.plain_cnn:fedrep_cnn_wide",
         "fedrep-cnn-wide-plain": "pflbench.models.plain_cnn:fedrep_cnn_wide_plain",
         "lenet": "pflbench.models.plain_cnn:lenet",
+        "pfl-cnn": "pflbench.models.plain_cnn:pfl_cnn",
         "mlp": "pflbench.models.mlp:mlp",
         "mlp3": "pflbench.models.mlp:mlp3",
         "mlp3-softmax": "pflbench.models.mlp:mlp3_softmax",

@@ -77,7 +77,7 @@ def build(
     of the types it holds, a type being a kind where the source has kinds, else a label (as pFedVEM's does). Which ones,
     and the order of all, is one permutation from the stream `(seed, "query", client)`, so it depends on no other
     client. With "partition", the partition itself is a `Dealer` and says what a client adapts and is scored on; the
-    support's order comes from that stream.
+    support's order comes from that stream, unless the dealer is `ordered`.
 
     For tuning without a look at what a table reports, `validation` replaces all that is scored by rows of the support.
     Where clients share rows, other clients may train on them, and one row may be scored for several clients.
@@ -172,6 +172,8 @@ def _deal(source: Source, partition: Partition | Dealer, clients: int, seed: int
     hands = partition.deal(source.labels, source.kind, source.test, clients, seed)
     most = {"support rows": len(source.labels) - source.test, "query rows": len(source.labels)}
     _check(hands, clients, most, partition.shares)
+    if getattr(partition, "ordered", False):
+        return hands
     return [
         (support[drawn("query", client).permutation(len(support))], scored)
         for client, (support, scored) in enumerate(hands)

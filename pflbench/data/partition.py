@@ -37,7 +37,8 @@ class Partition(Protocol):
 class Dealer(Protocol):
     """A partition that deals each client its support and its query, for runs with `query = "partition"`.
 
-    A frozen dataclass whose fields are its options. It is not called as a `Partition` is.
+    A frozen dataclass whose fields are its options. It is not called as a `Partition` is. With a class variable
+    `ordered = True`, a client's support stays in the order in which it is dealt; else the run's seed draws the order.
     """
 
     @property

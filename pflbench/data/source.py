@@ -28,6 +28,10 @@ class Normalization(NamedTuple):
     std: tuple[float, ...]
 
 
+HALF = Normalization((0.5,), (0.5,))
+"""Values from -1 to 1, of images with any number of channels."""
+
+
 @dataclass(frozen=True, eq=False)
 class Source:
     """Pool of examples that a dataset loads, not yet divided among clients.

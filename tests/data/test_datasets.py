@@ -30,7 +30,7 @@ from pflbench.data.datasets.groups import rotate_by_group, rotation_groups
 from pflbench.data.datasets.mnist import MNIST, RMNIST, FashionMNIST, read_idx
 from pflbench.data.datasets.sun397 import SUN397
 from pflbench.data.root import data_root
-from pflbench.data.source import Dataset, UnofficialFile
+from pflbench.data.source import HALF, Dataset, UnofficialFile
 from pflbench.errors import DataMissing, PflbenchError, UsageError
 
 FILES: list[tuple[Dataset, str]] = [
@@ -447,6 +447,9 @@ def test_the_test_split_comes_last_and_on_request(
     assert source.test == 8 and source.normalization == PFEDVEM
     assert np.array_equal(source.images.numpy().reshape(48, -1), rows) and np.array_equal(source.labels, labels)
     assert torch.equal(plain.images, source.images[:40]) and plain.hash != source.hash
+    merged = CIFAR10(merged=True, normalize="half").load(tmp_path, 0)
+    assert merged.test == 0 and merged.normalization == HALF and merged.hash == source.hash
+    assert torch.equal(merged.images, source.images)
     next(tmp_path.rglob("test_batch*")).unlink()
     assert CIFAR10().status(tmp_path).startswith("ready")
     assert CIFAR10(test=True).status(tmp_path).startswith("missing: ")

@@ -14,8 +14,8 @@ from torchvision import datasets as torchvision
 
 from pflbench.data.datasets.digit_five import DigitFive
 from pflbench.data.datasets.mnist import TEST, TRAIN, FashionMNIST
-from pflbench.data.source import Dataset, UnofficialFile
-from pflbench.errors import PflbenchError
+from pflbench.data.source import HALF, Dataset, UnofficialFile
+from pflbench.errors import PflbenchError, UsageError
 
 
 @pytest.fixture
@@ -44,6 +44,16 @@ def test_the_test_split_comes_last(small: Path) -> None:
     assert source.labels.tolist() == [row % 10 for row in range(40)]
     assert source.normalization == ((0.2860,), (0.3530,))
     assert FashionMNIST().status(small).startswith("ready: 40 images")
+
+
+def test_merged_there_is_no_test_split(small: Path) -> None:
+    with pytest.warns(UnofficialFile):
+        plain, merged = FashionMNIST().load(small, 0), FashionMNIST(merged=True, normalize="half").load(small, 0)
+    assert merged.test == 0 and merged.normalization == HALF and merged.hash == plain.hash
+    assert merged.images.equal(plain.images) and (merged.labels == plain.labels).all()
+    assert FashionMNIST(merged=True).examples == 40 and FashionMNIST().examples == 30
+    with pytest.raises(UsageError, match=r"FashionMNIST\.normalize"):
+        FashionMNIST(normalize="whole")  # type: ignore[arg-type]
 
 
 def test_a_damaged_test_file_is_named(small: Path) -> None:

@@ -19,7 +19,7 @@ from pflbench.methods.base import Batch
 from pflbench.models.mlp import mlp, perceptron
 from pflbench.models.network import Network
 from pflbench.models.ops import STACKS
-from pflbench.models.plain_cnn import cnn6, lenet
+from pflbench.models.plain_cnn import cnn6, lenet, pfl_cnn
 from pflbench.testing import assert_same, nudged
 
 IMAGES, COLOR = (1, 28, 28), (3, 32, 32)
@@ -45,13 +45,13 @@ def mlp_module(net: Network, hidden: tuple[int, ...]) -> nn.Module:
     return nn.Sequential(nn.Flatten(), *dense([net.shape[0] * net.shape[1] * net.shape[2], *hidden, net.classes]))
 
 
-def lenet_module(net: Network) -> nn.Module:
+def lenet_module(net: Network, a: int = 16, b: int = 32, hidden: tuple[int, ...] = (120, 84)) -> nn.Module:
     """As in the authors' code: rectified, then pooled."""
     return nn.Sequential(
-        *(nn.Conv2d(3, 16, 5), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(16, 32, 5), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(net.shape[0], a, 5), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(a, b, 5), nn.ReLU(), nn.MaxPool2d(2)),
         nn.Flatten(),
-        *dense([800, 120, 84, net.classes]),
+        *dense([b * (4 if net.shape[1] == 28 else 5) ** 2, *hidden, net.classes]),
     )
 
 
@@ -85,6 +85,8 @@ CASES: dict[str, tuple[Network, Callable[[Network], nn.Module]]] = {
     "three hidden layers": (perceptron((1, 3, 3), 3, hidden=(6, 5, 4)), lambda net: mlp_module(net, (6, 5, 4))),
     "no hidden layer": (perceptron((1, 4, 4), 3, hidden=()), lambda net: mlp_module(net, ())),
     "lenet": (lenet(COLOR, 10), lenet_module),
+    "pfl-cnn": (pfl_cnn(IMAGES, 10), lambda net: lenet_module(net, 32, 64, (512,))),
+    "pfl-cnn in color": (pfl_cnn(COLOR, 100), lambda net: lenet_module(net, 32, 64, (512,))),
     "cnn6": (cnn6(COLOR, 20), cnn6_module),
     "cnn6 with odd sides": (cnn6((3, 9, 14), 3), cnn6_module),
 }
@@ -100,13 +102,15 @@ def close(a: Tensor, b: Tensor, tolerance: float = 1e-12) -> None:
     [
         (mlp(IMAGES, 10), 78_500, 1_010, 100),
         (lenet(COLOR, 10), 120_332, 850, 84),
+        (pfl_cnn(IMAGES, 10), 576_896, 5_130, 512),
+        (pfl_cnn(COLOR, 100), 873_408, 51_300, 512),
         (cnn6(COLOR, 20), 618_916, 2_020, 100),
         (cnn6((3, 64, 64), 3), 618_916, 303, 100),
     ],
-    ids=["mlp", "lenet", "cnn6", "cnn6 on 64×64"],
+    ids=["mlp", "lenet", "pfl-cnn", "pfl-cnn in color", "cnn6", "cnn6 on 64×64"],
 )
 def test_sizes_are_the_papers(net: Network, base: int, head: int, width: int) -> None:
-    """pFedVEM sheet, §4."""
+    """pFedVEM sheet, §4; PFLlib sheet, 1.7."""
     assert net.width == width
     assert {part: where.stop - where.start for part, where in net.layout.parts.items()} == {"base": base, "head": head}
     assert net.layout.size == base + head
@@ -217,6 +221,8 @@ def test_ragged_clients_are_the_same_looped_and_stacked(name: str, convolved: st
 def test_lenet_wants_color_images_of_its_size() -> None:
     with pytest.raises(UsageError, match="lenet takes"):
         lenet(IMAGES, 10)
+    with pytest.raises(UsageError, match="pfl-cnn takes images of 28×28 or 32×32"):
+        pfl_cnn((3, 64, 64), 10)
 
 
 def test_cnn6_wants_color_images() -> None:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pflbench.data.numpy_files import read_arrays
 from pflbench.data.prepared import prepared
 from pflbench.data.published import Download, Downloaded, Expected, file_errors, warn_unofficial
-from pflbench.data.source import Normalization, Source, check_labels, read_bytes
+from pflbench.data.source import HALF, Normalization, Source, check_labels, read_bytes
 from pflbench.errors import PflbenchError, UsageError, unknown
 
 PIXELS = 3 * 32 * 32
@@ -30,6 +30,8 @@ PFEDVEM_100 = Normalization((0.5074, 0.4867, 0.4411), (0.2011, 0.1987, 0.2025))
 """Mean and deviation of pFedVEM's code for CIFAR-100."""
 FEDREP_100 = Normalization((0.507, 0.487, 0.441), (0.267, 0.256, 0.276))
 """Mean and deviation of FedRep's code for CIFAR-100."""
+NORMALIZATIONS_100: dict[str | None, Normalization] = {None: PFEDVEM_100, "fedrep": FEDREP_100, "half": HALF}
+"""Those of CIFAR-100, by its option."""
 
 Batch = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 """Images uint8 ["records", 3, 32, 32] and labels int64 ["records", "labels"]."""
@@ -39,6 +41,7 @@ class Archives(Downloaded):
     """Base of a dataset with two official forms, of which the data root needs one."""
 
     by_hand: ClassVar = "unpack either official archive so that these files exist"
+    merged: bool | None = None
     forms: ClassVar[Mapping[str, Mapping[str, str]]]
     """Folder of a form → its files, in the order of the pool, with their official MD5."""
     labels: ClassVar[Mapping[str, int]]
@@ -48,6 +51,11 @@ class Archives(Downloaded):
     def records(self) -> Sequence[int]:
         """Number of images in each file of a form that is read."""
         raise NotImplementedError
+
+    @property
+    def examples(self) -> int:
+        """Images that are dealt to clients: those of the training split, or of both."""
+        return sum(self.records) if self.merged else 50_000
 
     @property
     def listed(self) -> str:
@@ -73,7 +81,7 @@ class Archives(Downloaded):
         return [", or ".join(self.listed.format(folder=root / folder, bin=bin) for folder, bin in suffixes.items())]
 
     def read(self, root: Path, test: int, normalization: Normalization | None, fine: bool | None = None) -> Source:
-        """The pool, whose last `test` rows are the test split; `hash` covers the images and all their labels.
+        """The pool, whose last `test` rows are the test split unless it is `merged`; `hash` covers images and labels.
 
         `fine`: labels are the last column; else the first, and the last one is the kinds if there
         are two. Warns once with `UnofficialFile` where files are not the official ones.
@@ -88,7 +96,9 @@ class Archives(Downloaded):
         warn_unofficial(parts)
         kind = None if fine or len(self.labels) == 1 else labels[:, -1].copy()
         label, classes = labels[:, -1 if fine else 0].copy(), list(self.labels.values())[-1 if fine else 0]
-        return Source.of(images, label, classes, kind, hashed=labels, test=test, normalization=normalization)
+        return Source.of(
+            images, label, classes, kind, hashed=labels, test=0 if self.merged else test, normalization=normalization
+        )
 
     def batches(self, parts: Mapping[Path, Expected]) -> Batch:
         """The files of a form one after another. Raises `PflbenchError` naming a damaged one."""
@@ -114,15 +124,16 @@ class CIFAR10(Archives):
 
     Attributes:
         test: Whether the pool ends with the 10,000 images of the test split.
-        normalize: Whether images are normalized with pFedVEM's mean and deviation of each channel, or "imagenet": with
-            ImageNet's, as FedEC and FedRep.
+        normalize: Whether images are normalized with pFedVEM's mean and deviation of each channel; "imagenet": with
+            ImageNet's, as FedEC and FedRep; "half": to values from -1 to 1, as PFLlib.
+        merged: Whether the test split's images are dealt like the others, so that there is no test split.
     """
 
     test: bool | None = None
-    normalize: bool | Literal["imagenet"] | None = None
+    normalize: bool | Literal["imagenet", "half"] | None = None
+    merged: bool | None = None
 
     seeded: ClassVar[bool] = False
-    examples: ClassVar = 50_000
     shape: ClassVar = (3, 32, 32)
     classes: ClassVar = 10
 
@@ -150,22 +161,23 @@ class CIFAR10(Archives):
     labels: ClassVar = {"labels": 10}
 
     def __post_init__(self) -> None:
-        if isinstance(self.normalize, str) and self.normalize != "imagenet":
-            raise UsageError(f'CIFAR10: normalize = {self.normalize!r} must be true, false or "imagenet".')
+        if isinstance(self.normalize, str) and self.normalize not in ("imagenet", "half"):
+            raise UsageError(f'CIFAR10: normalize = {self.normalize!r} must be true, false, "imagenet" or "half".')
 
     @property
     def records(self) -> Sequence[int]:
         """Images of five files, and of the test split's on request."""
-        return (RECORDS,) * (6 if self.test else 5)
+        return (RECORDS,) * (6 if self.test or self.merged else 5)
 
     @property
     def listed(self) -> str:
         """These files in words."""
-        return "{folder}/data_batch_1{bin} … _5{bin}" + (" and test_batch{bin}" if self.test else "")
+        return "{folder}/data_batch_1{bin} … _5{bin}" + (" and test_batch{bin}" if self.test or self.merged else "")
 
     def load(self, root: Path, seed: int) -> Source:
         """The same pool for every seed and either form. Warns and raises as `read`."""
-        normalization = IMAGENET if self.normalize == "imagenet" else PFEDVEM if self.normalize else None
+        named = {"imagenet": IMAGENET, "half": HALF}
+        normalization = named.get(str(self.normalize), PFEDVEM if self.normalize else None)
         return self.read(root, RECORDS if self.test else 0, normalization)
 
 
@@ -175,14 +187,16 @@ class CIFAR100(Archives):
 
     Attributes:
         fine: Whether labels are the 100 classes instead of the superclasses; then there are no kinds.
-        normalize: None: pFedVEM's mean and deviation of each channel; "fedrep": FedRep's, as FedEC.
+        normalize: None: pFedVEM's mean and deviation of each channel; "fedrep": FedRep's, as FedEC; "half": values from
+            -1 to 1, as PFLlib's.
+        merged: Whether the test split's images are dealt like the others, so that there is no test split.
     """
 
     fine: bool | None = None
-    normalize: Literal["fedrep"] | None = None
+    normalize: Literal["fedrep", "half"] | None = None
+    merged: bool | None = None
 
     seeded: ClassVar[bool] = False
-    examples: ClassVar = 50_000
     shape: ClassVar = (3, 32, 32)
 
     name: ClassVar = "CIFAR-100"
@@ -203,8 +217,10 @@ class CIFAR100(Archives):
     labels: ClassVar = {"coarse_labels": 20, "fine_labels": 100}
 
     def __post_init__(self) -> None:
-        if self.normalize not in (None, "fedrep"):
-            raise unknown("value of CIFAR100.normalize", str(self.normalize), ["fedrep"])
+        if self.normalize not in NORMALIZATIONS_100:
+            raise unknown(
+                "value of CIFAR100.normalize", str(self.normalize), [name for name in NORMALIZATIONS_100 if name]
+            )
 
     @property
     def classes(self) -> int:
@@ -216,7 +232,7 @@ class CIFAR100(Archives):
 
         Warns and raises as `read`.
         """
-        return self.read(root, self.records[1], FEDREP_100 if self.normalize else PFEDVEM_100, self.fine)
+        return self.read(root, self.records[1], NORMALIZATIONS_100[self.normalize], self.fine)
 
 
 def read_pickle(path: Path, records: int, keys: Sequence[str]) -> Batch:

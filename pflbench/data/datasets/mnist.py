@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pflbench.data.datasets.groups import rotated
 from pflbench.data.prepared import prepared
 from pflbench.data.published import Download, Downloaded, Expected, file_errors, warn_unofficial
-from pflbench.data.source import Normalization, Source, check_labels, read_bytes
+from pflbench.data.source import HALF, Normalization, Source, check_labels, read_bytes
 from pflbench.errors import PflbenchError, unknown
 
 
@@ -55,6 +55,7 @@ class IdxImages(Downloaded):
     """Base of the family."""
 
     normalization: ClassVar[Normalization | None] = None
+    merged: bool | None = None
     seeded: ClassVar[bool] = False
     shape: ClassVar = (1, 28, 28)
 
@@ -77,8 +78,13 @@ class IdxImages(Downloaded):
         parts = self.parts(root)
         images, labels = prepared(f"{self.recipe}: 2", list(parts), lambda: self.read(root, self.splits))
         warn_unofficial(parts)
-        test = sum(split.rows for split in self.splits[1:])
+        test = 0 if self.merged else sum(split.rows for split in self.splits[1:])
         return Source.of(images, labels, self.classes, test=test, normalization=self.normalization)
+
+    @property
+    def examples(self) -> int:
+        """Images that are dealt to clients: those of the training split, or of both."""
+        return sum(split.rows for split in (self.splits if self.merged else self.splits[:1]))
 
     @property
     def recipe(self) -> str:
@@ -108,7 +114,6 @@ class MNIST(IdxImages):
     command: ClassVar = "mnist"
     by_hand: ClassVar = "put them there, as they are (.gz) or uncompressed"
     splits: ClassVar[Sequence[IdxSplit]] = (TRAIN,)
-    examples: ClassVar = 60_000
     classes: ClassVar = 10
 
 
@@ -128,7 +133,15 @@ class RMNIST(MNIST):
 
 @dataclass(frozen=True)
 class FashionMNIST(MNIST):
-    """60,000 + 10,000 gray images of ten kinds of clothing, 28x28: Fashion-MNIST with its test split."""
+    """60,000 + 10,000 gray images of ten kinds of clothing, 28x28: Fashion-MNIST with its test split.
+
+    Attributes:
+        merged: Whether the test split's images are dealt like the others, so that there is no test split.
+        normalize: None: the training split's mean and deviation; "half": values from -1 to 1, as PFLlib's.
+    """
+
+    merged: bool | None = None
+    normalize: Literal["half"] | None = None
 
     name: ClassVar = "FashionMNIST"
     downloads: ClassVar = (Download("FashionMNIST"),)
@@ -139,6 +152,15 @@ class FashionMNIST(MNIST):
     )
     normalization: ClassVar = Normalization((0.2860,), (0.3530,))
     """The mean and deviation of the training split; the paper (pFedVEM, Table 1) names none."""
+
+    def __post_init__(self) -> None:
+        if self.normalize not in (None, "half"):
+            raise unknown("value of FashionMNIST.normalize", str(self.normalize), ["half"])
+
+    def load(self, root: Path, seed: int) -> Source:
+        """See `IdxImages`."""
+        source = super().load(root, seed)
+        return replace(source, normalization=HALF) if self.normalize else source
 
 
 class EmnistSplit(NamedTuple):
@@ -170,9 +192,11 @@ class EMNIST(IdxImages):
         split: "byclass": 62 classes, digits, capitals, small letters. "bymerge": 47, as small letters that look like
             their capitals are one class with them. "balanced": these 47, equally many of each. "letters": 26, capitals
             and small letters together. "digits" and "mnist": 10.
+        merged: Whether the test part's images are dealt like the others, so that there is no test split.
     """
 
     split: Literal["byclass", "bymerge", "balanced", "letters", "digits", "mnist"] = "balanced"
+    merged: bool | None = None
 
     name: ClassVar = "EMNIST"
     command: ClassVar = "emnist"
@@ -189,11 +213,6 @@ class EMNIST(IdxImages):
     def classes(self) -> int:
         """Number of the split's classes."""
         return EMNIST_SPLITS[self.split].classes
-
-    @property
-    def examples(self) -> int:
-        """Training images of the split."""
-        return EMNIST_SPLITS[self.split].train
 
     @property
     def splits(self) -> Sequence[IdxSplit]:

@@ -64,7 +64,7 @@ class Dirichlet:
             )
         random = legacy_stream(seed)
         for _ in range(self.attempts):
-            held = self._attempt(labels, clients, random)
+            held = divided(labels, clients, self.alpha, random)
             if held is not None and min(len(rows) for rows in held) >= self.minimum:
                 for rows in held:
                     random.shuffle(rows)
@@ -74,23 +74,24 @@ class Dirichlet:
             f"{clients} clients {self.minimum} rows. Use fewer clients, a larger alpha or a smaller minimum."
         )
 
-    def _attempt(self, labels: Rows, clients: int, random: np.random.RandomState) -> list[Rows] | None:
-        """One assignment, or None where every client with a share of some class is already full."""
-        pieces: list[list[Rows]] = [[] for _ in range(clients)]
-        sizes = np.zeros(clients, dtype=np.int64)
-        for k in range(int(labels.max()) + 1):
-            rows = np.flatnonzero(labels == k)
-            random.shuffle(rows)
-            share = random.dirichlet(np.repeat(self.alpha, clients)) * (sizes < len(labels) / clients)
-            total = share.sum()
-            if not total > 0:  # also NaN, from a draw that underflowed
-                return None
-            # Truncation and the last client taking the rest are part of the published partition.
-            cuts = (np.cumsum(share / total) * len(rows)).astype(np.int64)[:-1]
-            for client, piece in enumerate(np.split(rows, cuts)):
-                pieces[client].append(piece)
-                sizes[client] += len(piece)
-        return [np.concatenate(mine) for mine in pieces]
+
+def divided(labels: Rows, clients: int, alpha: float, random: np.random.RandomState) -> list[Rows] | None:
+    """One assignment of `Dirichlet`, or None where every client with a share of some class is already full."""
+    pieces: list[list[Rows]] = [[] for _ in range(clients)]
+    sizes = np.zeros(clients, dtype=np.int64)
+    for k in range(int(labels.max()) + 1):
+        rows = np.flatnonzero(labels == k)
+        random.shuffle(rows)
+        share = random.dirichlet(np.repeat(alpha, clients)) * (sizes < len(labels) / clients)
+        total = share.sum()
+        if not total > 0:  # also NaN, from a draw that underflowed
+            return None
+        # Truncation and the last client taking the rest are part of the published partition.
+        cuts = (np.cumsum(share / total) * len(rows)).astype(np.int64)[:-1]
+        for client, piece in enumerate(np.split(rows, cuts)):
+            pieces[client].append(piece)
+            sizes[client] += len(piece)
+    return [np.concatenate(mine) for mine in pieces]
 
 
 @dataclass(frozen=True)

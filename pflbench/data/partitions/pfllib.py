@@ -1,0 +1,108 @@
+"""PFLlib's two splits (arXiv:2312.04992, `dataset/utils/dataset_utils.py`), draw by draw, with its seed of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from pflbench.data.partition import Hand, Rows, check_clients, legacy_stream
+from pflbench.data.partitions.cafeme import divided
+from pflbench.errors import UsageError, unknown
+
+KINDS = ("dirichlet", "pathological")
+
+
+@dataclass(frozen=True)
+class PFLlib:
+    """The whole pool dealt as support and query by a seed that is not the run's, in the order of PFLlib's files.
+
+    "dirichlet": each class divided by a Dirichlet draw, as by the partition "dirichlet", without its shuffle at the
+    end. "pathological": the rows of a class, in the order of the pool, among the first clients that still lack classes;
+    all but the last of these hold uniformly drawn numbers of them, and the last one what is left. Then each client's
+    rows are permuted: the first quarter is the query. One stream of NumPy's legacy generator draws all.
+
+    Attributes:
+        kind: Which of the two.
+        alpha: Concentration of a Dirichlet draw.
+        classes: Classes of a pathological client.
+        split_seed: Seed of the stream; the published splits have 1.
+        minimum: Rows that a client must have; PFLlib's 40 is batch / (1 - train_ratio).
+        train_ratio: Share of a client's rows that is support, in (0, 1).
+        first: The most support rows of a client, its first ones; of the query as many in proportion. None: all.
+    """
+
+    kind: Literal["dirichlet", "pathological"] = "dirichlet"
+    alpha: float = 0.1
+    classes: int = 2
+    split_seed: int = 1
+    minimum: int = 40
+    train_ratio: float = 0.75
+    first: int | None = None
+
+    shares: ClassVar[bool] = False
+    ordered: ClassVar[bool] = True
+    attempts: ClassVar[int] = 1000
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise unknown("kind of pfllib", self.kind, KINDS)
+        if not (self.alpha > 0 and math.isfinite(self.alpha)):
+            raise UsageError(f"PFLlib: alpha must be positive and finite, not {self.alpha}.")
+        if not 0 < self.train_ratio < 1:
+            raise UsageError(f"PFLlib: train_ratio must lie between 0 and 1, not {self.train_ratio}.")
+        for name in ("classes", "minimum", "first"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise UsageError(f"PFLlib: {name} must be at least 1, not {value}.")
+
+    def deal(self, labels: Rows, kind: Rows | None, test: int, clients: int, seed: int) -> list[Hand]:
+        """See `Dealer`. Raises `UsageError`, too, for a dataset with a test split of its own: PFLlib merges the two."""
+        if test:
+            raise UsageError("pfllib divides training and test rows alike: use a dataset with merged = true.")
+        check_clients(len(labels), clients)
+        random = legacy_stream(self.split_seed)
+        divide = self._dirichlet if self.kind == "dirichlet" else self._pathological
+        return [self._hand(rows, random) for rows in divide(labels, clients, random)]
+
+    def _dirichlet(self, labels: Rows, clients: int, random: np.random.RandomState) -> Sequence[Rows]:
+        for _ in range(self.attempts):
+            held = divided(labels, clients, self.alpha, random)
+            if held is not None and min(map(len, held)) >= self.minimum:
+                return held
+        raise UsageError(
+            f"PFLlib: with alpha = {self.alpha}, {self.attempts} draws over {len(labels)} rows never gave each of "
+            f"{clients} clients {self.minimum} rows. Use fewer clients, a larger alpha or a smaller minimum."
+        )
+
+    def _pathological(self, labels: Rows, clients: int, random: np.random.RandomState) -> Sequence[Rows]:
+        names = int(labels.max()) + 1
+        most = math.ceil(clients / names * self.classes)
+        lacking = np.full(clients, self.classes)
+        held = [np.empty(0, dtype=np.int64)] * clients
+        for k in range(names):
+            rows, holders = np.flatnonzero(labels == k), np.flatnonzero(lacking)[:most].tolist()
+            if not holders:  # clients have their classes, and the others are nobody's
+                break
+            each = len(rows) / len(holders)
+            low, high = int(max(each / 10, self.minimum / names)), int(each)
+            if low >= high:
+                raise UsageError(
+                    f"PFLlib: {len(holders)} clients share the {len(rows)} rows of class {k}, too few for sizes from "
+                    f"{low} on: use fewer clients, more classes, or a smaller minimum."
+                )
+            sizes = random.randint(low, high, len(holders) - 1)
+            for client, piece in zip(holders, np.split(rows, np.cumsum(sizes)), strict=True):
+                held[client] = np.concatenate([held[client], piece])
+            lacking[holders] -= 1
+        return held
+
+    def _hand(self, rows: Rows, random: np.random.RandomState) -> Hand:
+        order = rows[random.permutation(len(rows))]
+        scored = len(rows) - math.floor(self.train_ratio * len(rows))
+        support, query = order[scored:], order[:scored]
+        if self.first is None:
+            return support, query
+        return support[: self.first], query[: max(1, int(self.first * (1 - self.train_ratio) / self.train_ratio))]
