@@ -106,7 +106,8 @@ class RunSpec(_Strict):
     "partition": those that the partition gives it.
     `validation`: a share of every client's support, held out and scored on instead, for choosing hyperparameters.
     `arrival`: each of the cohort's uploads reaches the server with this probability, at least two always.
-    `batches`: cut once and visited in a fixed order, or "reshuffled" every epoch (single ones drawn independently).
+    `batches`: cut once and visited in a fixed order, or "reshuffled" every epoch (single ones drawn independently), or
+    "reshuffled-full": the same, but a pass leaves out the rows of its last, short minibatch.
     `augment`: what training does to its images, anew at every use: nothing, or a random crop of the image padded with 4
     black pixels on each side and a horizontal flip with probability 1/2.
     `after`: other methods that train the initial model first, each going on from what the one before it left; the run's
@@ -128,7 +129,7 @@ class RunSpec(_Strict):
     arrival: Annotated[float, Field(gt=0, le=1)] = 1.0
     weights: Literal["uniform", "examples"] = "uniform"
     batch: Positive
-    batches: Literal["static", "reshuffled"] = "static"
+    batches: Literal["static", "reshuffled", "reshuffled-full"] = "static"
     augment: Literal["none", "crop-flip"] = "none"
     tail: Literal["drop", "keep"] = "drop"
     tiny_client: Literal["single-batch", "error"] = "single-batch"
@@ -171,9 +172,9 @@ class RunSpec(_Strict):
     def keeps_tail(self) -> bool:
         """True if a pass over a client's rows has a last minibatch below the batch size.
 
-        Passes that are drawn anew have it, whatever `tail` says.
+        "reshuffled" passes have it and "reshuffled-full" ones have not, whatever `tail` says.
         """
-        return self.tail == "keep" or self.batches == "reshuffled"
+        return self.tail == "keep" if self.batches == "static" else self.batches == "reshuffled"
 
     @property
     def drawn_for(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, islice, repeat
 from typing import TypeVar
 
@@ -42,9 +43,27 @@ def halved(items: Sequence[Item], half: Half) -> Sequence[Item]:
 
 @dataclass(frozen=True)
 class Static:
-    """Minibatches of row numbers, visited cyclically."""
+    """Minibatches of a client's rows in their order, visited cyclically; one of all rows where these are too few."""
 
-    batches: tuple[np.ndarray, ...]
+    support: np.ndarray
+    size: int
+    keep_tail: bool = False
+
+    @property
+    def batches(self) -> list[np.ndarray]:
+        """Row numbers of the minibatches of the suite's size."""
+        return [self.support[at] for at in self._cut]
+
+    @cached_property
+    def _cut(self) -> list[np.ndarray]:
+        """The places in the support of each minibatch's rows."""
+        every = np.arange(len(self.support))
+        return list(_cut(every, self.size, self.keep_tail)) or [every]
+
+    def _cut_to(self, size: int) -> list[np.ndarray]:
+        """As `_cut`, of another size: of the rows that are in a minibatch of the suite's size."""
+        every = np.concatenate(self._cut)
+        return list(_cut(every, size, self.keep_tail)) or [every]
 
     def draw(
         self, draws: Sequence[Draw], cursor: int, *moment: str | int, used: bool = True
@@ -52,34 +71,42 @@ class Static:
         """The minibatches of one local update, and where the cursor stands afterwards.
 
         `moment` names the local update; `used`: whether its upload is used or scored. The cursor is one number that
-        says where the walks through all minibatches and through either half of them stand.
+        says where the walks through all minibatches and through either half of them stand. Raises `UsageError` for
+        `steps` of another size than the suite's, as such walks have no cursor.
         """
         drawn: list[Drawn] = []
-        walks = [halved(self.batches, half) for half in HALVES]
-        sizes = [len(batches) for batches in walks]
+        sizes = [len(halved(self._cut, half)) for half in HALVES]
         places = [int(at) for at in np.unravel_index(cursor, sizes)]
         for draw in draws:
-            which = HALVES.index(draw.half)
-            batches, at = walks[which], places[which]
-            if draw.batch is not None or draw.indexed:
-                raise UsageError("Static minibatches have the suite's size and no index: use batches = 'reshuffled'.")
-            if draw.for_upload and not used:
-                drawn.append([])
-            elif draw.whole:
-                drawn.append([np.concatenate(batches)])
-            elif draw.epochs is not None:
-                drawn.append(list(batches) * draw.epochs)
-            else:
-                assert draw.steps is not None
-                mine = [batches[(at + i) % len(batches)] for i in range(draw.steps)]
-                places[which] = (at + draw.steps) % len(batches)
-                drawn.append([np.concatenate(mine)] if draw.merge else mine)
+            picked = [] if draw.for_upload and not used else self._places(draw, places)
+            drawn.append([np.stack([self.support[at], at]) if draw.indexed else self.support[at] for at in picked])
         return drawn, int(np.ravel_multi_index(places, sizes))
+
+    def _places(self, draw: Draw, walks: list[int]) -> list[np.ndarray]:
+        """As `_cut`, of a draw; moves the walk that it goes on with."""
+        own, which = draw.batch in (None, self.size), HALVES.index(draw.half)
+        batches = halved(self._cut if own else self._cut_to(draw.batch or self.size), draw.half)
+        if draw.whole:
+            return [np.concatenate(batches)]
+        if draw.epochs is not None:
+            return list(batches) * draw.epochs
+        assert draw.steps is not None
+        if not own:
+            raise UsageError(
+                "Steps of static minibatches have the suite's size: use batches = 'reshuffled', or epochs."
+            )
+        at = walks[which]
+        walks[which] = (at + draw.steps) % len(batches)
+        picked = [batches[(at + i) % len(batches)] for i in range(draw.steps)]
+        return [np.concatenate(picked)] if draw.merge else picked
 
 
 @dataclass(frozen=True)
 class Reshuffled:
-    """Minibatches drawn anew: passes in a fresh order each, the last partial batch kept; single ones independently.
+    """Minibatches drawn anew: passes in a fresh order each; single ones independently.
+
+    A pass keeps its last, partial minibatch or, with `keep_tail = False`, has full ones alone: then a pass leaves out
+    other rows each time, and is one minibatch of all rows where these are too few for a full one.
 
     A single minibatch is uniform without replacement, of min(size, rows) rows, or the next of such passes
     where it is drawn `in_passes`; how pFedVEM's baselines draw single ones is not published, this is our choice. All
@@ -92,6 +119,7 @@ class Reshuffled:
     seed: int
     client: int
     drawn_for: tuple[str, ...] = ()
+    keep_tail: bool = True
 
     def draw(
         self, draws: Sequence[Draw], cursor: int, *moment: str | int, used: bool = True
@@ -109,7 +137,8 @@ class Reshuffled:
         size, everyone = draw.batch or self.size, np.array(halved(range(len(self.support)), draw.half))
         if draw.whole:
             return [everyone]
-        passes = (_cut(random.permutation(everyone), size, True) for _ in repeat(None))
+        keep_tail = self.keep_tail or len(everyone) < size
+        passes = (_cut(random.permutation(everyone), size, keep_tail) for _ in repeat(None))
         if draw.epochs is not None:
             return list(chain.from_iterable(islice(passes, draw.epochs)))
         assert draw.steps is not None
@@ -131,26 +160,21 @@ def support_streams(federation: Federation, spec: RunSpec) -> list[Stream]:
     says. A client with less than one full batch gets one batch of all its rows (`tiny_client="single-batch"`); with
     `"error"` it raises `UsageError`.
     """
-    if spec.batches == "reshuffled":
-        own = spec.drawn_for
-        return [Reshuffled(rows, spec.batch, spec.seed, client, own) for client, rows in enumerate(federation.support)]
-    streams: list[Stream] = []
-    for client, rows in enumerate(federation.support):
-        batches = support_batches(rows, spec)
-        if not batches:
-            if spec.tiny_client == "error":
-                raise UsageError(
-                    f"Client {client} has {len(rows)} support rows, fewer than one batch of {spec.batch}; "
-                    'set tiny_client = "single-batch", a smaller batch, or another seed.'
-                )
-            batches = (rows,)
-        streams.append(Static(batches))
-    return streams
+    lacking = (client for client, rows in enumerate(federation.support) if len(rows) < spec.batch)
+    if spec.tiny_client == "error" and not spec.keeps_tail and (client := next(lacking, None)) is not None:
+        rows = len(federation.support[client])
+        raise UsageError(
+            f"Client {client} has {rows} support rows, fewer than one batch of {spec.batch}; "
+            'set tiny_client = "single-batch", a smaller batch, or another seed.'
+        )
+    return [stream(rows, spec, client) for client, rows in enumerate(federation.support)]
 
 
-def support_batches(rows: np.ndarray, spec: RunSpec) -> tuple[np.ndarray, ...]:
-    """One client's support rows in minibatches; none if there is not even one full batch and tails are dropped."""
-    return tuple(_cut(rows, spec.batch, spec.tail == "keep"))
+def stream(support: np.ndarray, spec: RunSpec, client: int) -> Stream:
+    """The stream of a client with these rows."""
+    if spec.batches == "static":
+        return Static(support, spec.batch, spec.keeps_tail)
+    return Reshuffled(support, spec.batch, spec.seed, client, spec.drawn_for, spec.keeps_tail)
 
 
 def query_batches(federation: Federation, client: int, spec: RunSpec) -> Drawn:

@@ -143,12 +143,13 @@ class FederationKeys(Settled):
     """Chance that an upload reaches the server, at least two in a round."""
     weights: Literal["uniform", "examples"] | None = None
     """Weights of the server's mean."""
-    batches: Literal["static", "reshuffled"] | None = None
-    """`static`: minibatches are cut once. `reshuffled`: they are cut anew in every epoch."""
+    batches: Literal["static", "reshuffled", "reshuffled-full"] | None = None
+    """`static`: minibatches are cut once. `reshuffled`: they are cut anew in every epoch. `reshuffled-full`: a pass
+    leaves out its last, short minibatch."""
     augment: Literal["none", "crop-flip"] | None = None
     """Change of training images; `crop-flip`: a random crop with 4 pixels of padding and a flip."""
     tail: Literal["drop", "keep"] | None = None
-    """A client's last short minibatch; reshuffled passes keep it."""
+    """A client's last short minibatch of static ones."""
     tiny_client: Literal["single-batch", "error"] | None = None
     """A client with fewer examples than one minibatch."""
     draws: Literal["shared", "per-method"] | None = None

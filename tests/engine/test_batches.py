@@ -18,7 +18,7 @@ from pflbench.testing import tiny_federation, tiny_spec
 
 def stream(count: int, size: int = 2) -> Static:
     """Batch i holds rows 10i, 10i+1, …"""
-    return Static(tuple(np.arange(10 * i, 10 * i + size) for i in range(count)))
+    return Static(np.concatenate([np.arange(10 * i, 10 * i + size) for i in range(count)]), size)
 
 
 def numbers(drawn: list[np.ndarray]) -> list[int]:
@@ -193,12 +193,32 @@ def test_nobody_draws_what_nobody_reads(kind: str) -> None:
     assert len(s.draw(takes, 0)[0][1]) == 2 * len(first)
 
 
-def test_static_batches_have_the_suites_size() -> None:
-    for take in (Draw(epochs=1, batch=3), Draw(epochs=1, indexed=True)):
-        with pytest.raises(UsageError, match="reshuffled"):
-            stream(3).draw((take,), 0)
-    ((whole,),), _ = stream(3).draw((Draw(whole=True),), 0)
+def test_static_batches_of_another_size_are_cut_from_the_same_order() -> None:
+    s = stream(3)
+    ((threes, places), cursor) = s.draw((Draw(epochs=2, batch=3), Draw(epochs=1, indexed=True)), 1)
+    assert [rows.tolist() for rows in threes] == [[0, 1, 10], [11, 20, 21]] * 2 and cursor == 1
+    assert [(rows.tolist(), at.tolist()) for rows, at in places] == [
+        ([0, 1], [0, 1]),
+        ([10, 11], [2, 3]),
+        ([20, 21], [4, 5]),
+    ]
+    with pytest.raises(UsageError, match="have the suite's size"):
+        s.draw((Draw(steps=1, batch=3),), 0)
+    ((whole,), fours), _ = Static(np.arange(13), 5).draw((Draw(whole=True), Draw(epochs=1, batch=4, indexed=True)), 0)
+    assert [rows.tolist() for rows, at in fours] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert all(whole[at].tolist() == rows.tolist() for rows, at in fours), "places are in the whole"
+    ((whole,),), _ = s.draw((Draw(whole=True),), 0)
     assert whole.tolist() == [0, 1, 10, 11, 20, 21]
+
+
+def test_full_reshuffled_passes_leave_other_rows_out() -> None:
+    large, small = support_streams(of_sizes([13, 3]), spec(batches="reshuffled-full", tail="keep"))
+    (drawn,), _ = large.draw((Draw(epochs=30),), 0, "round", 1)
+    assert [len(rows) for rows in drawn] == [5] * 60
+    passes = [set(np.concatenate(drawn[i : i + 2]).tolist()) for i in range(0, 60, 2)]
+    assert all(len(rows) == 10 for rows in passes) and set.union(*passes) == set(range(13))
+    ((alone,),), _ = small.draw((Draw(epochs=1),), 0, "round", 1)
+    assert sorted(alone.tolist()) == [13, 14, 15], "too few for a full one: one of all"
 
 
 def test_rows_are_scored_in_large_pieces() -> None:

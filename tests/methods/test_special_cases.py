@@ -530,3 +530,15 @@ def test_local_fine_tuned_is_sgd_from_the_initial_model(tiny_module: ModuleOf, e
                 correct += int((logits.argmax(1) == b.labels).sum())
                 loss += F.cross_entropy(logits, b.labels, reduction="sum").item()
             assert found[client, step] == (correct, pytest.approx(loss, rel=1e-9))
+
+
+def test_fedrep_on_static_minibatches_is_as_on_reshuffled_ones_where_each_pass_is_one_minibatch() -> None:
+    def models(batches: str, batch: int) -> Tensor:
+        spec = tiny_spec(cohort=6, rounds=2).model_copy(update={"batches": batches, "batch": batch})
+        (outcome,) = Simulation([spec], [FEDERATION], FedRep(lr=0.1, head_epochs=3), FEATURED).run()
+        assert isinstance(outcome.server, Tensor)
+        return outcome.server
+
+    static = models("static", 100)
+    torch.testing.assert_close(static, models("reshuffled", 100), rtol=1e-9, atol=1e-12)
+    assert not torch.allclose(models("static", 5), static), "several minibatches give another model"

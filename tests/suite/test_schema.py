@@ -70,7 +70,11 @@ def test_unknown_key_in_a_profile() -> None:
         (("evaluation", "mean"), "plain", "evaluation.mean: Input should be 'clients' or 'examples', not 'plain'"),
         (("evaluation", "features"), 1, "evaluation.features: Input should be a valid boolean, not 1"),
         (("federation", "arrival"), 0.0, "federation.arrival: Input should be greater than 0"),
-        (("federation", "batches"), "shuffled", "federation.batches: Input should be 'static' or 'reshuffled'"),
+        (
+            ("federation", "batches"),
+            "shuffled",
+            "federation.batches: Input should be 'static', 'reshuffled' or 'reshuffled-full'",
+        ),
         (("evaluation", "global_on"), "test", "evaluation.global_on: Input should be 'clients' or 'test-set'"),
         (("evaluation", "moment"), "before", "evaluation.moment: Input should be 'after-aggregation' or"),
         (("evaluation", "finetune", "optimizer"), "adam", "evaluation.finetune.optimizer: Input should be 'sgd'"),
