@@ -57,6 +57,13 @@ OPTIONS = {
     "fedbabu head": ("fedbabu", {**DECAYING, "train_head": True, "personal_epochs": 1, "batch": 7}),
     "fedala layers": ("fedala", {**DECAYING, "eta": 0.5, "layers": 2}),
     "per-fedavg-split batch": ("per-fedavg-split", {"epochs": 2, "batch": 6, "personal_epochs": 2}),
+    "fedrod momentum": ("fedrod", DECAYING),
+    "fedproto pulled": ("fedproto", {**DECAYING, "lam": 10.0}),
+    "feddistill mse": ("feddistill", {**DECAYING, "term": "mse"}),
+    "feddbe pulled": ("feddbe", {**DECAYING, "kappa": 5.0, "running": 1.0}),
+    "moon momentum": ("moon", DECAYING),
+    "feddyn momentum": ("feddyn", DECAYING),
+    "fedamp near": ("fedamp", {**DECAYING, "alpha": 0.1, "lam": 0.1, "sigma": 10.0}),
 }
 CHANGED = {
     "per-fedavg exact": ("rule",),
@@ -99,6 +106,13 @@ CHANGED = {
     "fedbabu head": ("draws",),
     "fedala layers": ("state",),
     "per-fedavg-split batch": ("draws",),
+    "fedrod momentum": ("rule",),
+    "fedproto pulled": ("rule",),
+    "feddistill mse": ("rule",),
+    "feddbe pulled": ("rule",),
+    "moon momentum": ("rule",),
+    "feddyn momentum": ("rule",),
+    "fedamp near": ("rule",),
 }
 """Aspects of the method that each variant changes: the rule of a local step, the minibatches and phases that are drawn,
 the states of clients, the server's step. A name that is missing is checked in full."""

@@ -129,6 +129,14 @@ class ObjectiveFacts:
     task: Task
 
     @property
+    def classes(self) -> int:
+        return self.task.network.classes
+
+    @property
+    def width(self) -> int:
+        return self.task.network.width
+
+    @property
     def cacheable(self) -> bool:
         return self.task.cacheable
 

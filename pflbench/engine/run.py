@@ -85,6 +85,16 @@ class Initial:
             return self.left.clone()
         return self.network.init(self.seed, k).to(self.device, self.dtype)
 
+    @property
+    def classes(self) -> int:
+        """Of the network."""
+        return self.network.classes
+
+    @property
+    def width(self) -> int:
+        """Of the network."""
+        return self.network.width
+
     def part(self, name: str) -> slice:
         """A part of the model."""
         return self.network.layout.part(name)

@@ -141,7 +141,7 @@ class Method(Generic[S, C, U]):
     global_model: ClassVar[Literal["trained", "start", "initial", "none"]] = "trained"
     """Result of `deploy`: a trained model (stages "global" and "finetuned"), one that is only a start for
     fine-tuning ("finetuned" alone), the initial one, of which the same holds and to which no client sends anything, or
-    an untrained one (neither)."""
+    none: it has neither stage, and `deploy` is not called."""
     personal_of: ClassVar[Literal["everyone", "training"]] = "everyone"
     """Which clients have a personal model: all, or only training clients, as their local updates make it."""
     personal_needs: ClassVar[str | None] = None

@@ -56,6 +56,14 @@ class Objective(Protocol):
     """
 
     @property
+    def classes(self) -> int:
+        """Number of classes."""
+
+    @property
+    def width(self) -> int:
+        """Number of features that the head reads; 0 where it is more than one linear layer."""
+
+    @property
     def cacheable(self) -> bool:
         """True if a frozen base gives a row the same features in every pass, and the head is one linear layer."""
 
@@ -116,6 +124,14 @@ class Objective(Protocol):
 @runtime_checkable
 class Initializer(Protocol):
     """Makes initial models of one seed, and knows where their parts lie."""
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+
+    @property
+    def width(self) -> int:
+        """Number of features that the head reads; 0 where it is more than one linear layer."""
 
     def __call__(self, k: int = 0) -> Params:
         """`new(0)` is the seed's initial model, shared by all methods; `new(k)` are further independent ones."""

@@ -82,9 +82,10 @@ def walk(case: Case, watch: Watch, seed: int = 0, dtype: torch.dtype = torch.flo
 
     def models(f: Objective, server: Tree, own: Tree, support: Batches, *batches: Batches) -> Tree:
         state, mine = own
-        w = call("deploy", {"server": server, "support": support}, lambda: method.deploy(f, server, support))
-        size = case.network.layout.size
-        assert w.shape == (size,), f"deploy() must return one model, ({size},), not {tuple(w.shape)}"
+        if case.deploys:
+            w = call("deploy", {"server": server, "support": support}, lambda: method.deploy(f, server, support))
+            size = case.network.layout.size
+            assert w.shape == (size,), f"deploy() must return one model, ({size},), not {tuple(w.shape)}"
         if case.stages("after-aggregation", "personalized"):
             arguments = {"server": server, "state": state, "batches": batches}
             call(
@@ -103,7 +104,7 @@ def returns(case: Case) -> None:
         found: dict[str, list[Any]] = defaultdict(list)
         walk(case, _defined(_recording(found)), dtype=dtype)
         _alike("client()", "the client's state", found["init_client"][0], found["client"][0][1])
-        made = [("deploy()", found["deploy"][0])]
+        made = [("deploy()", w) for w in found["deploy"][:1]]
         for function in ("local_model", "personalize"):
             made += [(f"{function}()", w) for m in found[function] for w in returned.models(m, function).values()]
         for function, w in made:

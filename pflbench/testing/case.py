@@ -69,7 +69,15 @@ class Case:
     def spec(self, seed: int = 0, **changes: Any) -> RunSpec:
         """A tiny run in the kind of minibatches that the method asks for."""
         own = any(draw.batch or draw.indexed for draw in (*self.draws, *self.method.personal_draws()))
-        return tiny_spec(seed).model_copy(update={"batches": "reshuffled" if own else "static"} | changes)
+        usual: dict[str, Any] = {"batches": "reshuffled" if own else "static"}
+        if not self.deploys:
+            usual["scoring"] = Scoring(clients="training", stages=self.stages("after-aggregation", "personalized"))
+        return tiny_spec(seed).model_copy(update=usual | changes)
+
+    @property
+    def deploys(self) -> bool:
+        """True if the method has a global model."""
+        return of_class(type(self.method)).global_model != "none"
 
     def stragglers(self, seed: int = 0) -> RunSpec:
         """A run in which all clients are asked, half of the uploads arrive, and personal models are scored."""

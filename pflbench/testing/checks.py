@@ -115,7 +115,8 @@ def _masked(case: Case) -> None:
 
 def _learns(case: Case) -> None:
     # Where training makes personal models, the server may learn nothing, as with local training alone.
-    own = case.method.personal == "local" and bool(case.stages("after-aggregation", "personalized"))
+    personal = bool(case.stages("after-aggregation", "personalized"))
+    own = personal and (case.method.personal == "local" or not case.deploys)
     stages = ("personalized",) if own else ("finetuned",)
     # All clients, as the few query rows of the two held-out clients alone would be noise.
     scoring = tiny_spec().scoring.model_copy(update={"clients": "training" if own else "all", "stages": stages})
@@ -134,6 +135,8 @@ def _learns(case: Case) -> None:
 
 
 def _held_out(case: Case) -> None:
+    if not case.deploys:
+        return
     server, _ = case.start()
     federation = tiny_federation(0)
     f = LoopObjective(Task(case.network, federation.x))

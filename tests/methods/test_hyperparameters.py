@@ -22,7 +22,7 @@ from pflbench.running.build import construct
 from pflbench.testing import contract
 
 FOLDER = Path(names.source_file(names.BUILT_IN["methods"]["fedavg"])).parent
-LETTERS = {"alpha", "mu"}
+LETTERS = {"alpha", "lam", "mu"}
 """Letters that the papers use for different things."""
 
 

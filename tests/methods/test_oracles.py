@@ -43,6 +43,7 @@ class Quadratic:
     """Batch number i has the loss ½ wᵀ A_i w - b_iᵀ w; an `Objective` whose derivatives are exact."""
 
     cacheable = False
+    classes, width = 1, 0
 
     def __init__(self, count: int, seed: int = 0):
         g = torch.Generator().manual_seed(seed)

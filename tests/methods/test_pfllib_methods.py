@@ -1,0 +1,403 @@
+"""PFLlib's methods: plain loops that differentiate each loss by autograd, on three clients, and special cases."""
+
+# ruff: noqa: B023 (losses are called before the loop goes on)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pflbench.engine.batches import support_streams
+from pflbench.engine.objective import LoopObjective, Task
+from pflbench.engine.run import Initial
+from pflbench.engine.simulate import Setup, Simulation
+from pflbench.methods.base import Batch, Method, Round
+from pflbench.methods.class_means import ClassMeans, pooled
+from pflbench.methods.fedamp import FedAMP
+from pflbench.methods.fedavg import FedAvg
+from pflbench.methods.feddbe import FedDBE, shifted
+from pflbench.methods.feddistill import FedDistill
+from pflbench.methods.feddyn import FedDyn
+from pflbench.methods.fedproto import FedProto, nearest
+from pflbench.methods.fedrod import FedRoD, balanced
+from pflbench.methods.local import Local
+from pflbench.methods.moon import MOON
+from pflbench.spec import RunSpec, Scoring
+from pflbench.testing import tiny_features, tiny_federation, tiny_spec
+
+FEDERATION = tiny_federation(0, sizes=(25, 30, 47, 9, 12))
+"""Three of the clients train."""
+TRAINING = np.flatnonzero(FEDERATION.training).tolist()
+NETWORK = tiny_features()
+C, D = NETWORK.classes, NETWORK.width
+BASE, HEAD = NETWORK.layout.part("base"), NETWORK.layout.part("head")
+START = Initial(NETWORK, 0, torch.device("cpu"), torch.float64)()
+RATE = 0.05
+OPTIONS: dict[str, Any] = {"epochs": 2, "lr": RATE}
+EXECUTIONS = pytest.mark.parametrize("execution", ["loop", "vectorized"])
+Rows = np.ndarray
+
+
+def spec(stage: Any = "personalized", **changes: Any) -> RunSpec:
+    made = tiny_spec(clients=5, cohort=3, rounds=2, scoring=Scoring(clients="training", stages=(stage,)))
+    return made.model_copy(update={"weights": "examples", **changes})
+
+
+def trained(
+    method: Method[Any, Any, Any], execution: Any = "loop", stage: Any = "personalized", rounds: int = 2
+) -> Any:
+    """The run after these rounds."""
+    simulation = Simulation([spec(stage, rounds=rounds)], [FEDERATION], method, NETWORK, Setup(execution=execution))
+    simulation.run()
+    return simulation.runs[0]
+
+
+def passes(client: int) -> list[Rows]:
+    return support_streams(FEDERATION, spec())[client].batches * OPTIONS["epochs"]  # type: ignore[union-attr]
+
+
+def data(rows: Rows) -> tuple[Tensor, Tensor]:
+    return FEDERATION.x[rows].double() / 255, torch.from_numpy(FEDERATION.labels[rows])
+
+
+def logits(w: Tensor, x: Tensor) -> Tensor:
+    return NETWORK.logits([w], x)
+
+
+def features(w: Tensor, x: Tensor) -> Tensor:
+    return NETWORK.represent([w], x)
+
+
+def parts(head: Tensor) -> tuple[Tensor, Tensor]:
+    return head[:-C].view(C, D), head[-C:]
+
+
+def down(loss: Callable[..., Tensor], *at: Tensor) -> list[Tensor]:
+    """A step of gradient descent on each argument."""
+    leaves = [one.clone().requires_grad_() for one in at]
+    found = torch.autograd.grad(loss(*leaves), leaves, allow_unused=True)
+    return [one - RATE * g if g is not None else one for one, g in zip(at, found, strict=True)]
+
+
+def weighted(models: list[Tensor]) -> Tensor:
+    sizes = torch.tensor([len(FEDERATION.support[client]) for client in TRAINING], dtype=torch.float64)
+    return torch.einsum("c,c...->...", sizes / sizes.sum(), torch.stack(models))
+
+
+def close(a: Tensor, b: Tensor) -> None:
+    torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-12)
+
+
+# ---- FedRoD
+
+
+@EXECUTIONS
+def test_fedrod_is_its_two_losses(execution: Any) -> None:
+    w, own = START, dict.fromkeys(TRAINING, START[HEAD])
+    for _ in range(2):
+        sent = []
+        for client in TRAINING:
+            rows = np.concatenate(support_streams(FEDERATION, spec())[client].batches)  # type: ignore[union-attr]
+            prior = torch.bincount(torch.from_numpy(FEDERATION.labels[rows]), minlength=C).double().log()
+            mine, head = w, own[client]
+            for batch in passes(client):
+                x, y = data(batch)
+                fixed, generic = features(mine, x), logits(mine, x)
+                weight_bias = down(lambda h: F.cross_entropy(generic + fixed @ parts(h)[0].mT + parts(h)[1], y), head)
+                (mine,) = down(lambda v: F.cross_entropy(logits(v, x) + prior, y), mine)
+                (head,) = weight_bias
+            sent.append(mine)
+            own[client] = head
+        w = weighted(sent)
+    run = trained(FedRoD(**OPTIONS), execution)
+    close(run.server, w)
+    for client in TRAINING:
+        close(run.states[client], own[client])
+    x, _ = data(FEDERATION.query[TRAINING[0]])
+    f = LoopObjective(Task(NETWORK, FEDERATION.x))
+    mine = FedRoD().personalize(f, run.server, run.states[TRAINING[0]], round=Round(2))
+    weight, bias = parts(own[TRAINING[0]])
+    close(logits(mine, x), logits(w, x) + features(w, x) @ weight.mT + bias)
+
+
+def client_of(labels: list[int]) -> tuple[LoopObjective, tuple[Batch, ...], tuple[Batch, ...]]:
+    """An objective on some images, all of them at once, and minibatches of three."""
+    rows, y = torch.arange(len(labels)), torch.tensor(labels)
+    cut = tuple(Batch(rows[i : i + 3], y[i : i + 3]) for i in range(0, len(labels), 3))
+    return LoopObjective(Task(NETWORK, FEDERATION.x)), (Batch(rows, y),), cut
+
+
+def test_fedrod_with_equal_counts_is_fedavg_and_with_one_class_sends_what_it_received() -> None:
+    f, everything, cut = client_of([0, 1, 2, 2, 1, 0])
+    head = START[HEAD]
+    sent, _ = FedRoD(**OPTIONS).client(f, START, head, everything, cut, round=Round(0))
+    plain, _ = FedAvg(**OPTIONS).client(f, START, (), cut, round=Round(0))
+    close(sent, plain)
+    f, everything, cut = client_of([1] * 6)
+    sent, own = FedRoD(**OPTIONS).client(f, START, head, everything, cut, round=Round(0))
+    assert torch.equal(sent, START) and not torch.equal(own, head)
+    other, _ = FedRoD(**OPTIONS).client(f, START, 3 * head, everything, cut, round=Round(0))
+    assert torch.equal(sent, other), "the personal head moves nothing that is sent"
+
+
+def test_a_label_that_a_client_lacks_has_a_finite_gradient() -> None:
+    z = torch.zeros(2, 3, dtype=torch.float64, requires_grad=True)
+    prior = torch.tensor([4.0, 0.0, 2.0], dtype=torch.float64).log()
+    mask = torch.tensor([True, False])
+    (g,) = torch.autograd.grad(balanced(z, torch.tensor([0, 1]), mask, prior), z)
+    close(g, torch.tensor([[2 / 3 - 1, 0, 1 / 3], [0, 0, 0]], dtype=torch.float64))
+
+
+# ---- FedProto, FedDistill
+
+
+def means(seen: list[tuple[Tensor, Tensor]]) -> dict[int, Tensor]:
+    values, labels = torch.cat([v for v, _ in seen]), torch.cat([y for _, y in seen])
+    return {c: values[labels == c].mean(0) for c in range(C) if (labels == c).any()}
+
+
+def pooled_slowly(sent: list[dict[int, Tensor]]) -> dict[int, Tensor]:
+    every = {c for one in sent for c in one}
+    return {c: torch.stack([one[c] for one in sent if c in one]).mean(0) for c in every}
+
+
+@EXECUTIONS
+@pytest.mark.parametrize("name", ["fedproto", "soft", "mse", "raw"])
+def test_a_model_of_ones_own_is_pulled_toward_the_classes_means(name: str, execution: Any) -> None:
+    lam = 0.7
+
+    def pull(w: Tensor, x: Tensor, y: Tensor, known: dict[int, Tensor]) -> Tensor:
+        outputs, total = (features(w, x) if name == "fedproto" else logits(w, x)), torch.zeros((), dtype=torch.float64)
+        for row, label in zip(outputs, y.tolist(), strict=True):
+            if label not in known:
+                continue
+            target = known[label]
+            if name in ("fedproto", "mse"):
+                total = total + ((row - target) ** 2).mean()
+            else:
+                total = total - ((target.softmax(0) if name == "soft" else target) * row.log_softmax(0)).sum()
+        return total / len(y)
+
+    known: dict[int, Tensor] = {}
+    own = dict.fromkeys(TRAINING, START)
+    for _ in range(2):
+        sent = []
+        for client in TRAINING:
+            w, seen = own[client], []
+            for batch in passes(client):
+                x, y = data(batch)
+                seen.append(((features(w, x) if name == "fedproto" else logits(w, x)), y))
+                (w,) = down(lambda v: F.cross_entropy(logits(v, x), y) + lam * pull(v, x, y, known), w)
+            own[client] = w
+            sent.append(means(seen))
+        known = pooled_slowly(sent)
+    method: Any = FedProto(lam=lam, **OPTIONS) if name == "fedproto" else FedDistill(lam=lam, term=name, **OPTIONS)  # type: ignore[arg-type]
+    run = trained(method, execution)
+    for c in range(C):
+        close(run.server.means[c], known[c])
+    for client in TRAINING:
+        close(run.states[client], own[client])
+
+
+@EXECUTIONS
+@pytest.mark.parametrize(
+    "method", [FedProto(lam=0.0, **OPTIONS), FedDistill(lam=0.0, **OPTIONS), FedAMP(lam=0.0, **OPTIONS)]
+)
+def test_without_a_pull_it_is_local_training(method: Method[Any, Any, Any], execution: Any) -> None:
+    run, alone = trained(method, execution), trained(Local(**OPTIONS), execution)
+    for client in TRAINING:
+        close(run.states[client], alone.states[client])
+
+
+def test_the_nearest_prototype_is_a_linear_head() -> None:
+    generator = torch.Generator().manual_seed(0)
+    of, z = (torch.randn(n, D, generator=generator, dtype=torch.float64) for n in (C, 40))
+    weight, bias = parts(nearest(ClassMeans(of, torch.ones(C, dtype=torch.float64))))
+    assert torch.equal((z @ weight.mT + bias).argmax(1), torch.cdist(z, of).argmin(1))
+    weight, bias = parts(nearest(ClassMeans(of, torch.tensor([1.0, 0.0, 1.0], dtype=torch.float64))))
+    assert not ((z @ weight.mT + bias).argmax(1) == 1).any(), "a class that nobody has is never predicted"
+
+
+def test_means_are_of_those_that_have_the_class_in_any_order() -> None:
+    before = ClassMeans(torch.full((C, 1), 9.0), torch.tensor([1.0, 1.0, 0.0]))
+    sent = ClassMeans(torch.tensor([[[1.0], [0.0], [0.0]], [[4.0], [0.0], [0.0]], [[0.0], [0.0], [0.0]]]),
+                      torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]))  # fmt: skip
+    for order in ([0, 1, 2], [2, 1, 0]):
+        found = pooled(before, ClassMeans(sent.means[order], sent.there[order]))
+        assert found.means[:, 0].tolist() == [2.5, 9.0, 9.0] and found.there.tolist() == [1, 1, 0]
+
+
+@pytest.mark.parametrize(("method", "width"), [(FedProto(epochs=1), D), (FedDistill(epochs=1), C)])
+def test_means_and_which_there_are_is_what_is_sent(method: Method[Any, Any, Any], width: int) -> None:
+    (outcome,) = Simulation([spec(rounds=1)], [FEDERATION], method, NETWORK).run()
+    assert outcome.costs["floats_up"] == C * (width + 1)
+
+
+# ---- FedDBE
+
+
+@EXECUTIONS
+@pytest.mark.parametrize("share", [0.1, 1.0])
+def test_feddbe_is_its_loss_on_shifted_features(share: float, execution: Any) -> None:
+    kappa = 3.0
+
+    def predicted(w: Tensor, v: Tensor, x: Tensor) -> Tensor:
+        weight, bias = parts(w[HEAD])
+        return (features(w, x) + v) @ weight.mT + bias
+
+    def local(w: Tensor, v: Tensor, client: int, consensus: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        r = torch.zeros(D, dtype=torch.float64)
+        for batch in passes(client):
+            x, y = data(batch)
+
+            def loss(w: Tensor, v: Tensor, x: Tensor = x, y: Tensor = y, r: Tensor = r) -> Tensor:
+                running = (1 - share) * r + share * features(w, x).mean(0)
+                pull = 0.0 if consensus is None else kappa * ((running - consensus) ** 2).mean() / 2
+                return F.cross_entropy(predicted(w, v, x), y) + pull
+
+            r = (1 - share) * r + share * features(w, x).mean(0)
+            w, moved = down(loss, w, v)
+            v = v if consensus is None else moved
+        return w, v, r
+
+    zero = torch.zeros(D, dtype=torch.float64)
+    consensus = weighted([local(START, zero, client, None)[2] for client in TRAINING])
+    w, own = START, dict.fromkeys(TRAINING, zero)
+    for _ in range(2):
+        made = {client: local(w, own[client], client, consensus) for client in TRAINING}
+        w, own = weighted([made[client][0] for client in TRAINING]), {client: made[client][1] for client in TRAINING}
+    method = FedDBE(kappa=kappa, running=share, **OPTIONS)
+    run = trained(method, execution, rounds=3)
+    close(run.server.features, consensus)
+    close(run.server.w, w)
+    for client in TRAINING:
+        close(run.states[client], own[client])
+    x, _ = data(FEDERATION.query[TRAINING[0]])
+    close(logits(shifted(w, own[TRAINING[0]], C), x), predicted(w, own[TRAINING[0]], x))
+
+
+def test_feddbes_first_round_leaves_the_model_and_without_shift_and_pull_the_others_are_fedavgs() -> None:
+    method = FedDBE(shift_lr=0.0, **OPTIONS)
+    assert torch.equal(trained(method, stage="global", rounds=1).server.w, START)
+    close(trained(method, stage="global", rounds=3).server.w, trained(FedAvg(**OPTIONS), stage="global").server)
+
+
+# ---- FedAMP
+
+
+@EXECUTIONS
+def test_fedamp_is_its_loss_with_models_mixed_by_nearness(execution: Any) -> None:
+    alpha, lam, sigma = 0.2, 0.3, 0.5
+    stack, own = [START] * 3, dict.fromkeys(TRAINING, START)
+    for _ in range(2):
+        made = {}
+        for client in TRAINING:
+            w = own[client]
+            xi = [alpha / sigma * torch.exp(-((w - other) ** 2).sum() / sigma) for other in stack]
+            u = w + sum((k * (other - w) for k, other in zip(xi, stack, strict=True)), torch.zeros_like(w))
+            for batch in passes(client):
+                x, y = data(batch)
+                (w,) = down(lambda v: F.cross_entropy(logits(v, x), y) + lam / (2 * alpha) * ((v - u) ** 2).sum(), w)
+            made[client] = w
+        own, stack = made, list(made.values())
+    run = trained(FedAMP(alpha=alpha, lam=lam, sigma=sigma, **OPTIONS), execution)
+    for client in TRAINING:
+        close(run.states[client], own[client])
+    assert run.server.there.tolist() == [1.0] * 3
+    assert sorted(run.server.rows.sum(1).tolist()) == pytest.approx(sorted(w.sum().item() for w in stack), rel=1e-12)
+
+
+def test_fedamp_unanchored_is_local_training_bit_for_bit_and_a_wide_sigma_takes_the_mean() -> None:
+    run, alone = trained(FedAMP(lam=50.0, anchored=False, **OPTIONS)), trained(Local(**OPTIONS))
+    assert all(torch.equal(run.states[client], alone.states[client]) for client in TRAINING)
+    far = run.server.rows
+    wide = FedAMP(sigma=1e18, alpha=1e18 / 3)
+    close(wide.mixture(far[0], run.server), far.mean(0))
+    narrow = FedAMP(sigma=1e-12, alpha=1e-12)
+    assert torch.equal(narrow.mixture(far[0], run.server), far[0])
+
+
+def test_fedamps_stack_has_the_uploads_that_came_and_empty_rows_without_weight() -> None:
+    server = FedAMP().init(Initial(NETWORK, 0, torch.device("cpu"), torch.float64), 3)
+    found = FedAMP().server(server, torch.stack([START + 1, START]), torch.ones(2) / 2, Round(0))
+    assert found.there.tolist() == [1, 1, 0] and torch.equal(found.rows[0], START), "sorted by their sums"
+    mixed = FedAMP(sigma=1e18, alpha=5e17).mixture(START, found)
+    close(mixed, START + 0.5)
+
+
+# ---- MOON, FedDyn
+
+
+@EXECUTIONS
+def test_moon_is_its_two_way_softmax(execution: Any) -> None:
+    w, last = START, dict.fromkeys(TRAINING, START)
+    for _ in range(2):
+        made = {}
+        for client in TRAINING:
+            mine = w
+            for batch in passes(client):
+                x, y = data(batch)
+
+                def loss(v: Tensor, x: Tensor = x, y: Tensor = y, client: int = client) -> Tensor:
+                    cosines = [F.cosine_similarity(features(v, x), features(m, x)) for m in (w, last[client])]
+                    told = F.cross_entropy(torch.stack(cosines, 1) / 0.3, torch.zeros(len(y), dtype=torch.long))
+                    return F.cross_entropy(logits(v, x), y) + 2.0 * told
+
+                (mine,) = down(loss, mine)
+            made[client] = mine
+        w, last = weighted(list(made.values())), made
+    run = trained(MOON(mu=2.0, tau=0.3, **OPTIONS), execution, stage="global")
+    close(run.server, w)
+    for client in TRAINING:
+        close(run.states[client], last[client])
+
+
+def test_moon_without_a_contrast_is_fedavg_and_its_first_round_has_none() -> None:
+    plain = trained(FedAvg(**OPTIONS), stage="global")
+    assert torch.equal(trained(MOON(mu=0.0, **OPTIONS), stage="global").server, plain.server)
+    first = trained(FedAvg(**OPTIONS), stage="global", rounds=1).server
+    close(trained(MOON(mu=9.0, **OPTIONS), stage="global", rounds=1).server, first)
+    z = torch.randn(4, D, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert MOON(tau=0.1).contrast(z, torch.zeros(4), None, z + 1, z + 1).item() == pytest.approx(np.log(2), rel=1e-12)
+
+
+@EXECUTIONS
+def test_feddyn_is_its_regularized_loss(execution: Any) -> None:
+    alpha = 0.3
+    w, h, own = START, torch.zeros_like(START), {client: torch.zeros_like(START) for client in TRAINING}
+    for _ in range(2):
+        made = {}
+        for client in TRAINING:
+            mine = w
+            for batch in passes(client):
+                x, y = data(batch)
+
+                def loss(v: Tensor, x: Tensor = x, y: Tensor = y, client: int = client) -> Tensor:
+                    return F.cross_entropy(logits(v, x), y) - own[client] @ v + alpha / 2 * ((v - w) ** 2).sum()
+
+                (mine,) = down(loss, mine)
+            made[client] = mine
+        own = {client: own[client] - alpha * (made[client] - w) for client in TRAINING}
+        h = h - alpha * sum((mine - w for mine in made.values()), torch.zeros_like(w)) / 3
+        close(h, torch.stack(list(own.values())).mean(0))
+        w = torch.stack(list(made.values())).mean(0) - h / alpha
+    run = trained(FedDyn(alpha=alpha, **OPTIONS), execution, stage="global")
+    close(run.server.w, w)
+    close(run.server.h, h)
+    for client in TRAINING:
+        close(run.states[client], own[client])
+
+
+def test_feddyns_server_moves_twice_as_far_in_the_first_round_whatever_alpha() -> None:
+    uploads = START + torch.arange(3, dtype=torch.float64)[:, None]
+    for alpha in (0.01, 1.0):
+        method = FedDyn(alpha=alpha)
+        start = method.init(Initial(NETWORK, 0, torch.device("cpu"), torch.float64), 6)
+        found = method.server(start, uploads, torch.ones(3) / 3, Round(0))
+        close(found.w, START + 1 + 0.5)
