@@ -120,10 +120,14 @@ def asked_for(
 
 
 def _few(there: Sequence[Expansion], part: Selection, store: Store, own: UserSupplied) -> list[Expansion]:
-    """Of these tables the first of each suite, unless a profile is selected; without a selection the one run last."""
+    """Of these tables the first of each suite, unless a profile is selected.
+
+    Without a selection the one that the user ran last or, without a run, the first that is a paper's own.
+    """
     if selects_nothing(part):
         last = latest(store, own)
-        return [last] if last else [*there[:1]]
+        papers = [one for one in there if one.extends is None and one.paper != "none"]
+        return [last] if last else [*(papers or there)[:1]]
     first = {one.path.resolve(): one for one in reversed(there)}
     return [one for one in there if part.profile is not None or first[one.path.resolve()] is one]
 
@@ -175,13 +179,13 @@ def with_results(part: Selection, store: Store, own: UserSupplied) -> list[Expan
 
 
 def latest(store: Store, own: UserSupplied) -> Expansion | None:
-    """The table that the run stands in which was finished last, as it was asked for; one's own before packaged ones.
+    """The table that the user's run stands in which was finished last, as it was asked for.
 
-    None where no run remembers who asked for it, or its suite is gone or has become another one. Trials of a search
-    stand in no table.
+    None where no run of the user's remembers who asked for it, or its suite is gone or has become another one. Trials
+    of a search stand in no table.
     """
-    done = [run for run in store.list() if run.failure is None and run.provenance.get("asked")]
-    asked = [run.provenance for run in done if not run.packaged] or [run.provenance for run in done]
+    done = (run for run in store.list() if run.failure is None and not run.packaged)
+    asked = [run.provenance for run in done if run.provenance.get("asked")]
     if not asked:
         return None
     last = max(asked, key=lambda one: str(one.get("finished", "")))["asked"]

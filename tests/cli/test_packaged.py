@@ -47,7 +47,7 @@ def test_a_machine_that_never_trained_shows_them(cli, folder: Path, made: Path) 
 
 
 def test_a_checkouts_packs_are_the_packaged_ones_from_any_folder(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.undo()  # other tests see none
     monkeypatch.chdir(tmp_path)
@@ -56,6 +56,7 @@ def test_a_checkouts_packs_are_the_packaged_ones_from_any_folder(
         pytest.skip("pflbench is installed, and no checkout")
     there = ShownStore(Path("results"), remembered=False).list()
     assert len(there) > 600 and all(run.packaged for run in there)
+    assert cli("report").out.startswith("CAFeMe, Table 1\n"), "without a run of one's own, a paper's table"
     # There they are its own runs, counted once.
     own = ShownStore(checkout, remembered=False)
     assert not any(run.packaged for run in own.list()) and len(own.folders) == len(Store(checkout).folders)
