@@ -9,7 +9,8 @@ Departures:
 1. The client mixes (the paper: the server, by a client's last upload, which is the same model); it receives all models
    instead of one mixture, and that is what is counted.
 2. Local training is SGD from the own model (the paper: any minimizer).
-3. The whole cohort keeps its model, whether its upload arrives or not. `momentum` and `weight_decay` are added.
+3. All training clients take part in every round, whatever the cohort, and keep their models; an upload that is lost is
+   in nobody's mixture. `momentum` and `weight_decay` are added.
 4. `anchored = false` is PFLlib's code since March 2023, whose pull has no gradient: it is Local.
 Special cases: lam = 0, or anchored = false: Local on the same minibatches; with sigma so large that all weights are
 alpha / sigma = 1 / N, u is the mean of all models.

@@ -13,7 +13,7 @@ Departures:
 2. Every client sends the running mean in every round, which is read in the first one.
 3. The whole cohort keeps its shift, whether its upload arrives or not. `momentum` and `weight_decay` are added, and the
    shift is never decayed.
-Special cases: kappa = 0 and shift_lr = 0: after round 0, FedAvg.
+Special cases: kappa = 0 and shift_lr = 0, static minibatches and all clients in every round: after round 0, FedAvg.
 """
 
 from __future__ import annotations

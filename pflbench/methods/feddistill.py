@@ -7,8 +7,8 @@ Departures:
 1. The mean over the clients of a label has the client itself (the paper leaves it out), and is unweighted.
 2. `term`: "soft" is the cross-entropy with the softmax of the mean logits, nearest to the paper; "mse" the mean square
    distance (PFLlib's code of 2023); "raw" takes the logits themselves as targets (its code since November 2025).
-3. A label that no upload has keeps its mean. The whole cohort keeps its model, whether its upload arrives or not.
-   `momentum` and `weight_decay` are added.
+3. A label that no upload has keeps its mean. In networks with dropout the means are of logits without. The whole
+   cohort keeps its model, whether its upload arrives or not. `momentum` and `weight_decay` are added.
 Special cases: lam = 0: each client's model is Local's on the same minibatches.
 """
 

@@ -7,7 +7,7 @@ step; the server averages these. The scored model is the client's base with the 
 Departures:
 1. The distance is PFLlib's: a mean of squares over rows and features (the paper: a norm between class means), and the
    server's mean over the clients of a class is unweighted (the paper: by rows).
-2. A class that no upload has keeps its prototype; in PFLlib it goes, which is the same where all clients take part.
+2. A class that no upload has keeps its prototype; in PFLlib it goes until it is sent again.
 3. The whole cohort keeps its model, whether its upload arrives or not. `momentum` and `weight_decay` are added.
 Special cases: lam = 0: each client's model is Local's on the same minibatches.
 """
@@ -84,6 +84,11 @@ def distance(features: Tensor, labels: Rows, mask: Tensor | None, means: Tensor,
 
 
 def nearest(of: ClassMeans) -> Tensor:
-    """A linear head whose largest logit is the nearest mean's: -|f - P|² without the term that all classes have."""
-    biases = torch.where(of.there > 0, -(of.means**2).sum(-1), ABSENT)
-    return torch.cat([(2 * of.means).flatten(), biases])
+    """A linear head whose largest logit is the nearest mean's: |f - m|² - |f - P|² of the mean m of all there are.
+
+    So its numbers are as small as differences of prototypes, which a narrow precision tells apart.
+    """
+    center = of.means.sum(0) / of.there.sum().clamp(min=1)
+    off = of.means - center
+    biases = torch.where(of.there > 0, -(off * (of.means + center)).sum(-1), ABSENT)
+    return torch.cat([(2 * off).flatten(), biases])

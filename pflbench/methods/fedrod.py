@@ -5,13 +5,14 @@ logits. The personal head's logits are added to the generic ones, whose base and
 
 Departures:
 1. The personal head is linear; the paper's other variant makes it by a hypernetwork.
-2. The counts are of the rows that are drawn: with static minibatches without the tail, of those in a minibatch. A class
-   that a client lacks has the count 0 and never the generic head's gradient.
+2. The counts are of all rows of the client; with static minibatches, of those in one of the suite's size. A class that
+   a client lacks has the count 0.
 3. Personal heads begin as copies of the initial head, and the whole cohort keeps its own, whether its upload arrives or
    not. The server's mean is weighted as the suite says.
 4. `momentum` and `weight_decay` are none of the paper's tables'; each local update begins with a fresh momentum.
-Special cases: where a client's labels are equally frequent, the generic model is FedAvg's; a client of one class sends
-what it received.
+5. In networks with dropout, the personal head is trained on features without.
+Special cases: where all classes are equally frequent at a client, its generic model is FedAvg's; without weight decay,
+a client of one class sends what it received.
 """
 
 from __future__ import annotations

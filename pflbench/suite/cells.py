@@ -191,7 +191,7 @@ def unread(run: RunSpec, info: MethodInfo | None) -> set[str]:
     found = set(run.method.hyper)
     if info and not info.minibatches:
         found.add("batch")
-    if run.tail == "drop" and run.keeps_tail:
+    if run.keeps_tail != (run.tail == "keep"):
         found.add("tail")
     return found
 

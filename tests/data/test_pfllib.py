@@ -159,6 +159,21 @@ def test_the_first_rows_are_those_of_the_whole_split() -> None:
     assert all((a[0][:100] == b[0]).all() and (a[1][:33] == b[1]).all() for a, b in zip(whole, few, strict=True))
 
 
+def test_first_rows_keep_the_share_of_the_query() -> None:
+    labels = made_up([700] * 4)
+    for ratio, first, tested in ((0.8, 40, 10), (0.8, 80, 20), (0.9, 90, 10), (0.75, 300, 100)):
+        hands = PFLlib(DIR, alpha=5.0, train_ratio=ratio, first=first).deal(labels, None, 0, 4, 0)
+        assert {(len(support), len(query)) for support, query in hands} == {(first, tested)}
+
+
+def test_a_class_of_one_holder_is_all_its_own_and_one_that_nobody_lacks_is_nobodys() -> None:
+    labels = np.repeat(np.arange(9), [9] * 8 + [100])
+    hands = PFLlib(PAT, classes=1).deal(labels, None, 0, 9, 0)
+    assert [len(support) + len(query) for support, query in hands] == [9] * 8 + [100]
+    dealt = PFLlib(PAT, classes=1, minimum=5).deal(made_up([40] * 5), None, 0, 7, 0)
+    assert sum(len(support) + len(query) for support, query in dealt) == 160
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,9 +33,8 @@ from pflbench.methods.moon import MOON
 from pflbench.spec import RunSpec, Scoring
 from pflbench.testing import tiny_features, tiny_federation, tiny_spec
 
-FEDERATION = tiny_federation(0, sizes=(25, 30, 47, 9, 12))
-"""Three of the clients train."""
-TRAINING = np.flatnonzero(FEDERATION.training).tolist()
+FEDERATION = replace(tiny_federation(0, sizes=(25, 30, 47, 9, 12)), training=np.array([True, True, True, False, False]))
+TRAINING = [0, 1, 2]
 NETWORK = tiny_features()
 C, D = NETWORK.classes, NETWORK.width
 BASE, HEAD = NETWORK.layout.part("base"), NETWORK.layout.part("head")
@@ -53,7 +54,9 @@ def trained(
     method: Method[Any, Any, Any], execution: Any = "loop", stage: Any = "personalized", rounds: int = 2
 ) -> Any:
     """The run after these rounds."""
-    simulation = Simulation([spec(stage, rounds=rounds)], [FEDERATION], method, NETWORK, Setup(execution=execution))
+    simulation = Simulation(
+        [spec(stage, rounds=rounds)], [FEDERATION], method, NETWORK, Setup(execution=execution, most_padding=math.inf)
+    )
     simulation.run()
     return simulation.runs[0]
 
@@ -146,6 +149,11 @@ def test_fedrod_with_equal_counts_is_fedavg_and_with_one_class_sends_what_it_rec
     assert torch.equal(sent, other), "the personal head moves nothing that is sent"
 
 
+def test_without_a_head_of_its_own_fedrods_personal_model_is_the_generic_one() -> None:
+    f = LoopObjective(Task(NETWORK, FEDERATION.x))
+    assert torch.equal(FedRoD().personalize(f, START, torch.zeros_like(START[HEAD]), round=Round(0)), START)
+
+
 def test_a_label_that_a_client_lacks_has_a_finite_gradient() -> None:
     z = torch.zeros(2, 3, dtype=torch.float64, requires_grad=True)
     prior = torch.tensor([4.0, 0.0, 2.0], dtype=torch.float64).log()
@@ -212,7 +220,28 @@ def test_a_model_of_ones_own_is_pulled_toward_the_classes_means(name: str, execu
 def test_without_a_pull_it_is_local_training(method: Method[Any, Any, Any], execution: Any) -> None:
     run, alone = trained(method, execution), trained(Local(**OPTIONS), execution)
     for client in TRAINING:
-        close(run.states[client], alone.states[client])
+        assert torch.equal(run.states[client], alone.states[client])
+
+
+@pytest.mark.parametrize("arrival", [1.0, 0.5])
+def test_a_scored_prototype_is_the_nearest_one(arrival: float) -> None:
+    simulation = Simulation([spec(arrival=arrival)], [FEDERATION], FedProto(lam=3.0, **OPTIONS), NETWORK)
+    (outcome,), run = simulation.run(), simulation.runs[0]
+    there = [c for c in range(C) if run.server.there[c] > 0]
+    for client in TRAINING:
+        (score,) = (one for one in outcome.scores if one.client == client)
+        x, y = data(FEDERATION.query[client][: score.count])
+        nearby = torch.cdist(features(run.states[client], x), run.server.means[there]).argmin(1)
+        assert score.correct == (torch.tensor(there)[nearby] == y).sum().item()
+
+
+def test_one_clients_means_are_its_own_and_zero_logits_smooth_labels() -> None:
+    alone = ClassMeans(torch.randn(1, C, C).double(), torch.ones(1, C).double())
+    assert torch.equal(pooled(ClassMeans.none(START, C, C), alone).means, alone.means[0])
+    z, y = torch.randn(5, C).double(), torch.tensor([0, 1, 2, 0, 1])
+    loss = FedDistill(lam=0.5).loss(z, y, None, torch.zeros(C, C).double(), torch.ones(C).double())
+    uniform = -z.log_softmax(1).mean()
+    close(loss, F.cross_entropy(z, y) + 0.5 * uniform)
 
 
 def test_the_nearest_prototype_is_a_linear_head() -> None:
@@ -243,10 +272,8 @@ def test_means_and_which_there_are_is_what_is_sent(method: Method[Any, Any, Any]
 
 
 @EXECUTIONS
-@pytest.mark.parametrize("share", [0.1, 1.0])
-def test_feddbe_is_its_loss_on_shifted_features(share: float, execution: Any) -> None:
-    kappa = 3.0
-
+@pytest.mark.parametrize(("kappa", "share"), [(3.0, 0.1), (3.0, 1.0), (0.0, 1.0)])
+def test_feddbe_is_its_loss_on_shifted_features(kappa: float, share: float, execution: Any) -> None:
     def predicted(w: Tensor, v: Tensor, x: Tensor) -> Tensor:
         weight, bias = parts(w[HEAD])
         return (features(w, x) + v) @ weight.mT + bias
@@ -364,6 +391,8 @@ def test_moon_without_a_contrast_is_fedavg_and_its_first_round_has_none() -> Non
     first = trained(FedAvg(**OPTIONS), stage="global", rounds=1).server
     close(trained(MOON(mu=9.0, **OPTIONS), stage="global", rounds=1).server, first)
     z = torch.randn(4, D, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    w = trained(MOON(mu=1.0, tau=1e12, **OPTIONS), stage="global").server
+    close(w, plain.server)
     assert MOON(tau=0.1).contrast(z, torch.zeros(4), None, z + 1, z + 1).item() == pytest.approx(np.log(2), rel=1e-12)
 
 

@@ -153,6 +153,17 @@ def test_rank_intervals_hold_the_mean_and_need_two_columns() -> None:
     assert statistics.rank_intervals(TABLE[:1], np.random.default_rng(1)) is None
 
 
+def test_rank_intervals_are_as_wide_as_students() -> None:
+    """Of many draws, the standard error is that of the mean over columns, with n - 1 in place of n."""
+    found = statistics.rank_intervals(TABLE, np.random.default_rng(1), draws=40_000)
+    assert found is not None
+    ranks = statistics.ranks(TABLE)
+    errors = ranks.std(0, ddof=1) / len(ranks) ** 0.5
+    for error, interval in zip(errors, found, strict=True):
+        expected = 2 * error * scipy.stats.t.ppf(0.975, len(ranks) - 1)
+        assert interval.high - interval.low == pytest.approx(expected, rel=0.03)
+
+
 def test_two_level_is_seeded_and_needs_two_seeds() -> None:
     clients = [RNG.normal(80, 5, size=n) for n in (20, 20, 17)]
 

@@ -15,6 +15,7 @@ from pflbench.errors import UsageError
 from pflbench.report.compact import compact
 from pflbench.report.layout import lay_out
 from pflbench.report.render import VERSUS_COLUMNS, long_form, render
+from pflbench.report.rivals import rival_row
 from pflbench.report.table import Against, Table
 from pflbench.store import Store
 from pflbench.suite.cells import Cell, Expansion, Reading
@@ -93,7 +94,11 @@ def test_a_rival_is_a_row_or_the_method_of_one(build: Build, store: Store) -> No
     with pytest.raises(UsageError, match="Unknown row 'fedvag'"):
         lay_out(table, store, versus="fedvag")
     both = tuple(row(name) for name in ("a", "b"))
-    twice = build.table(rows=tuple(type(one)(one.id, one.title, "fedavg", ()) for one in both), cells=())
+    once, twice = (
+        build.table(rows=tuple(type(one)(one.id, one.title, "fedavg", ()) for one in some), cells=())
+        for some in (both[:1], both)
+    )
+    assert rival_row(once, "fedavg") == "a"
     with pytest.raises(UsageError, match="fedavg has several rows in demo: name one, a or b"):
         lay_out(twice, store, versus="fedavg")
 

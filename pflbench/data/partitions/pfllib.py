@@ -18,19 +18,22 @@ KINDS = ("dirichlet", "pathological")
 
 @dataclass(frozen=True)
 class PFLlib:
-    """The whole pool dealt as support and query by a seed that is not the run's, in the order of PFLlib's files.
+    """The pool dealt as support and query by a seed that is not the run's, in the order of PFLlib's files.
 
     "dirichlet": each class divided by a Dirichlet draw, as by the partition "dirichlet", without its shuffle at the
     end. "pathological": the rows of a class, in the order of the pool, among the first clients that still lack classes;
-    all but the last of these hold uniformly drawn numbers of them, and the last one what is left. Then each client's
-    rows are permuted: the first quarter is the query. One stream of NumPy's legacy generator draws all.
+    all but the last of these hold uniformly drawn numbers of them, and the last one what is left. A class that comes
+    when no client lacks one is nobody's. Then each client's rows are permuted: what `train_ratio` leaves, the first
+    ones, is the query. One stream of NumPy's legacy generator draws all. A Dirichlet draw whose shares all vanish is
+    begun anew, where PFLlib goes on with undefined numbers.
 
     Attributes:
         kind: Which of the two.
         alpha: Concentration of a Dirichlet draw.
         classes: Classes of a pathological client.
         split_seed: Seed of the stream; the published splits have 1.
-        minimum: Rows that a client must have; PFLlib's 40 is batch / (1 - train_ratio).
+        minimum: Rows that a Dirichlet client must have. A pathological one has at least a share of them of a class: one
+            over the number of classes. PFLlib's 40 is batch / (1 - train_ratio), or less with few rows.
         train_ratio: Share of a client's rows that is support, in (0, 1).
         first: The most support rows of a client, its first ones; of the query as many in proportion. None: all.
     """
@@ -65,7 +68,14 @@ class PFLlib:
         check_clients(len(labels), clients)
         random = legacy_stream(self.split_seed)
         divide = self._dirichlet if self.kind == "dirichlet" else self._pathological
-        return [self._hand(rows, random) for rows in divide(labels, clients, random)]
+        hands = [self._hand(rows, random) for rows in divide(labels, clients, random)]
+        for client, (support, query) in enumerate(hands):
+            if not (len(support) and len(query)):
+                raise UsageError(
+                    f"PFLlib: client {client} has {len(support)} training rows and {len(query)} test rows: use fewer "
+                    "clients, another train_ratio, or a larger minimum."
+                )
+        return hands
 
     def _dirichlet(self, labels: Rows, clients: int, random: np.random.RandomState) -> Sequence[Rows]:
         for _ in range(self.attempts):
@@ -88,12 +98,12 @@ class PFLlib:
                 break
             each = len(rows) / len(holders)
             low, high = int(max(each / 10, self.minimum / names)), int(each)
-            if low >= high:
+            if len(holders) > 1 and low >= high:
                 raise UsageError(
                     f"PFLlib: {len(holders)} clients share the {len(rows)} rows of class {k}, too few for sizes from "
                     f"{low} on: use fewer clients, more classes, or a smaller minimum."
                 )
-            sizes = random.randint(low, high, len(holders) - 1)
+            sizes = random.randint(low, max(high, low + 1), len(holders) - 1)
             for client, piece in zip(holders, np.split(rows, np.cumsum(sizes)), strict=True):
                 held[client] = np.concatenate([held[client], piece])
             lacking[holders] -= 1
@@ -105,4 +115,5 @@ class PFLlib:
         support, query = order[scored:], order[:scored]
         if self.first is None:
             return support, query
-        return support[: self.first], query[: max(1, int(self.first * (1 - self.train_ratio) / self.train_ratio))]
+        tested = int(self.first * (1 - self.train_ratio) / self.train_ratio + 1e-9)
+        return support[: self.first], query[: max(1, tested)]
