@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 from cli_kit import stored
 
+from pflbench.result import RunResult, Score
 from pflbench.store import ShownStore, Store
+from pflbench.store.merging import bits_apart
 from pflbench.store.packing import pack
 from pflbench.store.process import host_name
+from pflbench.testing import tiny_spec
 
 SHARDS = ("run", "-s", "tiny.toml", "--seeds", "0-2")
 
@@ -137,3 +140,10 @@ def test_what_is_no_source(cli, results: Path) -> None:
         "Error: 'results/runs' is no results folder: it has neither runs/"
     )
     assert cli("merge", "--into", "all").code == 2 and cli("merge", "results").code == 2
+
+
+def test_scores_at_other_moments_are_not_equal_ones() -> None:
+    none = RunResult(tiny_spec(), (), {})
+    some = RunResult(tiny_spec(), (Score("global", 2, 0, 0, 5, 10, 1.0, 0.5),), {})
+    assert bits_apart(none, some) == bits_apart(some, none) == "at no moment that both have"
+    assert bits_apart(none, none) == bits_apart(some, some) == ""
