@@ -175,11 +175,11 @@ def test_a_trial_that_diverges_is_stored_and_may_be_tried_again(cli, results: Pa
 
 
 def test_trials_that_cannot_be_run(cli) -> None:
-    result = cli(*SHORT, "--grid", "batch=5,7")
+    result = cli(*SHORT, "--set", "fedavg.steps=1", "--grid", "batch=5,7")
     assert result.code == 1 and "[column" not in result.out
     cause, nothing = result.err.splitlines()
     assert cause.startswith(
-        "Error: shards batch=5 · fedavg · seed 41 · 1 round and 1 more: Static minibatches have the "
+        "Error: shards batch=5 · fedavg · seed 41 · 1 round and 1 more: Steps of static minibatches have "
     )
     assert nothing == "Error: shards · fedavg · seed 41: 2 trials without a result, so nothing is chosen."
 

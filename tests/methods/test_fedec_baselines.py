@@ -355,6 +355,8 @@ def test_l2gd_averages_with_probability_p(p: float, flip: float) -> None:
 
 
 class _New:
+    classes, width = 3, 0
+
     def __call__(self, k: int = 0) -> Tensor:
         return NETWORK.init(0, k).double()
 

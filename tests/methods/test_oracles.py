@@ -207,6 +207,8 @@ def test_ifca_starts_from_independent_models_and_the_common_one() -> None:
     net = tiny_network()
 
     class New:
+        classes, width = 3, 0
+
         def __call__(self, k: int = 0) -> Tensor:
             return net.init(0, k)
 

@@ -35,6 +35,8 @@ EXECUTIONS = ["loop", "vectorized"]
 class Initial:
     """An `Initializer` in float64."""
 
+    classes, width = 3, 0
+
     part = staticmethod(NETWORK.layout.part)
 
     def __call__(self, k: int = 0) -> Tensor:

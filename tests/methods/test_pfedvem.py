@@ -40,6 +40,8 @@ SMALL = {"head_steps": 4, "base_epochs": 2, "base_lr": 0.01, "samples": 3}
 class Initial:
     """An `Initializer` in float64."""
 
+    classes, width = 3, 0
+
     part = staticmethod(NETWORK.layout.part)
 
     def __call__(self, k: int = 0) -> Tensor:

@@ -349,6 +349,8 @@ def test_dittos_personal_model_never_touches_the_global_one() -> None:
 class _New:
     """An initializer, for methods whose clients start from the server's state alone."""
 
+    classes, width = 3, 0
+
     def __call__(self, k: int = 0) -> Tensor:
         return tiny_network().init(0, k).double()
 
