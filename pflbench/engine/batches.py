@@ -167,10 +167,10 @@ def support_streams(federation: Federation, spec: RunSpec) -> list[Stream]:
             f"Client {client} has {rows} support rows, fewer than one batch of {spec.batch}; "
             'set tiny_client = "single-batch", a smaller batch, or another seed.'
         )
-    return [stream(rows, spec, client) for client, rows in enumerate(federation.support)]
+    return [stream_of(rows, spec, client) for client, rows in enumerate(federation.support)]
 
 
-def stream(support: np.ndarray, spec: RunSpec, client: int) -> Stream:
+def stream_of(support: np.ndarray, spec: RunSpec, client: int) -> Stream:
     """The stream of a client with these rows."""
     if spec.batches == "static":
         return Static(support, spec.batch, spec.keeps_tail)

@@ -62,8 +62,3 @@ def pooled(server: ClassMeans, uploads: ClassMeans) -> ClassMeans:
     means = (uploads.means * uploads.there[..., None]).sum(0) / holders.clamp(min=1)[:, None]
     means = torch.where(holders[:, None] > 0, means, server.means)
     return ClassMeans(means, torch.maximum(server.there, (holders > 0).to(holders.dtype)))
-
-
-def averaged(losses: Float[Tensor, "rows"], mask: Tensor | None) -> Tensor:
-    """The mean over real rows."""
-    return losses.mean() if mask is None else torch.where(mask, losses, 0).sum() / mask.sum().clamp(min=1)

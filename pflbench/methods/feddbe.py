@@ -26,7 +26,7 @@ import torch
 from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Weights, hyper, mean, steps
 from pflbench.methods.fedper import base_then_head
 from pflbench.methods.local_sgd import LocalSGD
-from pflbench.methods.loops import decayed
+from pflbench.methods.loops import decayed, row_mean
 from pflbench.models.network import Network
 from pflbench.optim import State
 from pflbench.typing import Float, Params, Rows, Scalar, Tensor
@@ -92,8 +92,7 @@ class FedDBE(LocalSGD, Method[Consensus, Features, Sent]):
             if self.kappa:
                 pull = f.grad(w, b, wrt="base", loss=self.distance, at="features", args=(past, server.features))
                 g = torch.cat([g[: head.start] + begun * self.kappa * pull, g[head.start :]])
-            z = f.features(w, b)
-            now = past + share * (z.mean(0) if b.mask is None else (z * b.mask[:, None]).sum(0) / b.examples)
+            now = past + share * row_mean(f.features(w, b), b.mask)
             w_new, memory = by.update(w, decayed(g, w, decay), memory)
             v_new, of_v = of_shift.update(v, begun * g_v, of_v)
             return w_new, memory, v_new, of_v, now
@@ -104,8 +103,7 @@ class FedDBE(LocalSGD, Method[Consensus, Features, Sent]):
 
     def distance(self, features: Tensor, labels: Rows, mask: Tensor | None, past: Tensor, consensus: Tensor) -> Scalar:
         """Half the mean square distance of the running mean from the consensus; these features are its newest part."""
-        rows = features.mean(0) if mask is None else (features * mask[:, None]).sum(0) / mask.sum().clamp(min=1)
-        return ((past + self.running * rows - consensus) ** 2).mean() / 2
+        return ((past + self.running * row_mean(features, mask) - consensus) ** 2).mean() / 2
 
     def server(self, server: Consensus, uploads: Sent, n: Weights, round: Round) -> Consensus:
         """The mean model; in round 0 the model as it was, and the consensus."""

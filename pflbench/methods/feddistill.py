@@ -20,9 +20,9 @@ from typing import ClassVar, Literal
 import torch.nn.functional as F
 
 from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Weights, hyper, steps
-from pflbench.methods.class_means import ClassMeans, ClassSums, averaged, pooled
+from pflbench.methods.class_means import ClassMeans, ClassSums, pooled
 from pflbench.methods.local_sgd import LocalSGD
-from pflbench.methods.loops import decayed
+from pflbench.methods.loops import decayed, row_mean
 from pflbench.optim import State
 from pflbench.typing import Params, Rows, Scalar, Tensor
 
@@ -70,7 +70,7 @@ class FedDistill(LocalSGD, Method[ClassMeans, Params, ClassMeans]):
         else:
             targets = wanted.softmax(-1) if self.term == "soft" else wanted
             terms = -(targets * logits.log_softmax(-1)).sum(-1)
-        return averaged(F.cross_entropy(logits, labels, reduction="none") + self.lam * known * terms, mask)
+        return row_mean(F.cross_entropy(logits, labels, reduction="none") + self.lam * known * terms, mask)
 
     def server(self, server: ClassMeans, uploads: ClassMeans, n: Weights, round: Round) -> ClassMeans:
         return pooled(server, uploads)

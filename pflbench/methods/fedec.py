@@ -25,6 +25,7 @@ import torch.nn.functional as F
 
 from pflbench.methods.base import Batch, Batches, Draw, Empty, Initializer, Method, Objective, Round, Weights, hyper
 from pflbench.methods.local_sgd import LocalEpochs, SGDOptions, TwoRates
+from pflbench.methods.loops import row_mean
 from pflbench.methods.reptile import toward
 from pflbench.typing import Bool, Float, Int, Params, Scalar, Tensor
 
@@ -114,4 +115,4 @@ def constrained_loss(
         # At 0 a uniform teacher, so that nothing is multiplied by 0 that is not finite.
         log_hat = torch.where(weight > 0, teacher, 0.0).log_softmax(-1)
         each = each + weight * (log_hat.exp() * (log_hat - log_p)).sum(-1)
-    return each.mean() if mask is None else torch.where(mask, each, 0.0).sum() / mask.sum().clamp(min=1)
+    return row_mean(each, mask)

@@ -20,10 +20,10 @@ from typing import ClassVar
 import torch
 
 from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Weights, hyper, steps
-from pflbench.methods.class_means import ClassMeans, ClassSums, averaged, pooled
+from pflbench.methods.class_means import ClassMeans, ClassSums, pooled
 from pflbench.methods.fedper import base_then_head
 from pflbench.methods.local_sgd import LocalSGD
-from pflbench.methods.loops import decayed
+from pflbench.methods.loops import decayed, row_mean
 from pflbench.models.network import Network
 from pflbench.optim import State
 from pflbench.typing import Params, Rows, Scalar, Tensor
@@ -80,7 +80,7 @@ class FedProto(LocalSGD, Method[ClassMeans, Params, ClassMeans]):
 def distance(features: Tensor, labels: Rows, mask: Tensor | None, means: Tensor, there: Tensor) -> Scalar:
     """The mean over rows and features of the squared distance from the class's mean, 0 for a class without one."""
     wanted, known = ClassMeans(means, there).of(labels)
-    return averaged(((features - wanted) ** 2).mean(-1) * known, mask)
+    return row_mean(((features - wanted) ** 2).mean(-1) * known, mask)
 
 
 def nearest(of: ClassMeans) -> Tensor:

@@ -24,11 +24,11 @@ import torch
 import torch.nn.functional as F
 
 from pflbench.methods.base import Batch, Batches, Draw, Initializer, Method, Objective, Round, steps
-from pflbench.methods.class_means import averaged, members
+from pflbench.methods.class_means import members
 from pflbench.methods.fedper import Head, base_then_head
 from pflbench.methods.linear_head import head_gradient
 from pflbench.methods.local_sgd import LocalSGD
-from pflbench.methods.loops import decayed
+from pflbench.methods.loops import decayed, row_mean
 from pflbench.models.network import Network
 from pflbench.optim import State
 from pflbench.typing import Float, Params, Part, Rows, Tensor
@@ -81,7 +81,7 @@ class FedRoD(LocalSGD, Method[Params, Head, Params]):
 
 def balanced(logits: Tensor, labels: Rows, mask: Tensor | None, prior: Float[Tensor, "classes"]) -> Tensor:
     """The mean cross-entropy of logits to which the logarithms of label counts are added (balanced softmax)."""
-    return averaged(F.cross_entropy(logits + prior, labels, reduction="none"), mask)
+    return row_mean(F.cross_entropy(logits + prior, labels, reduction="none"), mask)
 
 
 def with_head(w: Params, more: Part) -> Params:

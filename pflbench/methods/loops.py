@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from pflbench.methods.objective import Batch, Batches, Objective
 from pflbench.noise import branch
 from pflbench.optim import Optimizer, State
-from pflbench.typing import Params, Part, Scalar
+from pflbench.typing import Float, Params, Part, Scalar
 
 Carry = TypeVar("Carry")
 
@@ -114,6 +114,14 @@ def _picked(b: Batch, pick: Callable[[Tensor], Tensor]) -> Batch:
     """A minibatch of some of another's rows."""
     places = None if b.places is None else pick(b.places)
     return b._replace(rows=pick(b.rows), labels=pick(b.labels), places=places)
+
+
+def row_mean(values: Float[Tensor, "rows *shape"], mask: Tensor | None) -> Float[Tensor, "*shape"]:
+    """The mean over a minibatch's real rows; no mask: all are real."""
+    if mask is None:
+        return values.mean(0)
+    real = mask.view(-1, *[1] * (values.dim() - 1))
+    return torch.where(real, values, 0).sum(0) / mask.sum().clamp(min=1)
 
 
 def total_loss(f: Objective, w: Params, batches: Batches) -> Scalar:

@@ -20,9 +20,9 @@ import torch
 import torch.nn.functional as F
 
 from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, hyper
-from pflbench.methods.class_means import averaged
 from pflbench.methods.fedper import base_then_head
 from pflbench.methods.local_sgd import LocalSGD
+from pflbench.methods.loops import row_mean
 from pflbench.models.network import Network
 from pflbench.typing import Params, Rows, Scalar, Tensor
 
@@ -60,4 +60,4 @@ class MOON(LocalSGD, Method[Params, Params, Params]):
     def contrast(self, features: Tensor, labels: Rows, mask: Tensor | None, received: Tensor, last: Tensor) -> Scalar:
         """The mean cross-entropy of telling the received model from the last one by the cosines over tau."""
         near, far = (F.cosine_similarity(features, other, dim=-1) for other in (received, last))
-        return averaged(F.softplus((far - near) / self.tau), mask)
+        return row_mean(F.softplus((far - near) / self.tau), mask)

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from pflbench import garbage, names, trust
-from pflbench.engine.batches import stream
+from pflbench.engine.batches import stream_of
 from pflbench.engine.costs import FORWARD, META, Counting, Shapes, without_content
 from pflbench.engine.evaluate import before_aggregation, leaves_models
 from pflbench.engine.objective import LoopObjective, Task
@@ -52,7 +52,7 @@ class MeanClient:
         self.network = self.method.network(self.plain)
         share = 1.0 if isinstance(spec.query, str) else 1 - spec.query
         support = np.arange(max(1, round(examples / spec.clients * share * (1 - spec.validation))))
-        self.stream = stream(support, spec, 0)
+        self.stream = stream_of(support, spec, 0)
         self.new = Initial(self.network, spec.seed, META, torch.float32)
         with _SHAPES:
             self.server = self.method.init(self.new, spec.training_clients)

@@ -185,8 +185,8 @@ class Cell:
 def unread(run: RunSpec, info: MethodInfo | None) -> set[str]:
     """The settings of a column that one of its runs does not read; `info`: its method, None if that is not known.
 
-    A method's own value, its batch say, stands in place of the column's. Some methods draw no minibatches. Those that
-    are drawn anew are kept however short they are.
+    A method's own value, its batch say, stands in place of the column's. Some methods draw no minibatches. Passes that
+    are drawn anew have a short last minibatch or none, whatever `tail` says.
     """
     found = set(run.method.hyper)
     if info and not info.minibatches:
