@@ -67,6 +67,9 @@ OPTIONS = {
     "feddbe pulled": ("feddbe", {**DECAYING, "kappa": 5.0, "running": 1.0}),
     "moon momentum": ("moon", DECAYING),
     "feddyn momentum": ("feddyn", DECAYING),
+    # Its personal features are others than the initial ones from the first local update on, which is a detour.
+    "gpfl": ("gpfl", {"lr": 0.2}),
+    "gpfl momentum": ("gpfl", {**DECAYING, "lr": 0.05}),
     "fedamp near": ("fedamp", {**DECAYING, "alpha": 0.1, "lam": 0.1, "sigma": 10.0}),
 }
 CHANGED = {
@@ -120,6 +123,7 @@ CHANGED = {
     "feddbe pulled": ("rule",),
     "moon momentum": ("rule",),
     "feddyn momentum": ("rule",),
+    "gpfl momentum": ("rule",),
     "fedamp near": ("rule",),
 }
 """Aspects of the method that each variant changes: the rule of a local step, the minibatches and phases that are drawn,

@@ -9,6 +9,8 @@ A mutant is a line of code with one expression replaced. It is known by file, fu
 so it is found again where code has moved. `moved.json` holds the new place of those that this does not find, by their
 ids. `run` works in a throw-away copy of the commit and needs nothing but the commit and this folder. It writes after
 each mutant and goes on where it ended. With the result of another commit it tries the test first that caught a mutant.
+An entry with a `commit` of its own was run by hand, there. An "equal" one was not run: it changes no result, for the
+reason that `why` gives.
 """
 
 from __future__ import annotations

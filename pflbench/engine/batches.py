@@ -6,7 +6,8 @@ CAFeMe's code shuffles a client's support once and cuts it into minibatches that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice, repeat
@@ -17,7 +18,7 @@ import numpy as np
 from pflbench import rng
 from pflbench.data.federation import Federation
 from pflbench.errors import UsageError
-from pflbench.methods.base import Draw, Half
+from pflbench.methods.base import Draw, Span
 from pflbench.spec import RunSpec
 
 SCORED_TOGETHER = 500
@@ -27,27 +28,40 @@ SCORED_TOGETHER = 500
 Item = TypeVar("Item")
 Drawn = list["np.ndarray"]
 """One `Draw`'s minibatches: row numbers ["rows"]; or ["two", "rows"], their places in the client's support below."""
+Moment = tuple[str | int, ...]
+"""Name of a local update."""
+
+WALKED: tuple[Span, ...] = ((0.5, 1.0), (0.0, 0.5), None)
+"""Parts of a client's data that static `steps` may be of: the cursor knows where a walk through each of them stands."""
 
 
-HALVES: tuple[Half, ...] = ("second", "first", None)
-"""The parts of a client's data that a `Draw` may be of; None: all of it."""
-
-
-def halved(items: Sequence[Item], half: Half) -> Sequence[Item]:
-    """A half of these items, or all: the first half is the smaller one; where there is one item, it is both."""
-    if half is None or len(items) < 2:
+def part_of(items: Sequence[Item], part: Span, place: Callable[[], float]) -> Sequence[Item]:
+    """A part of these items as `Draw.part` says; `place` draws a random one's, in [0, 1)."""
+    if part is None:
         return items
-    middle = len(items) // 2
-    return items[:middle] if half == "first" else items[middle:]
+    count = len(items)
+    if isinstance(part, tuple):
+        first, last = (math.floor(share * count) for share in part)
+    else:
+        size = max(1, math.floor(part * count))
+        first = math.floor(place() * (count - size + 1))
+        last = first + size
+    return items[first:last] or items
 
 
 @dataclass(frozen=True)
 class Static:
-    """Minibatches of a client's rows in their order, visited cyclically; one of all rows where these are too few."""
+    """Minibatches of a client's rows in their order, visited cyclically; one of all rows where these are too few.
+
+    Only the place of a random part is drawn, see `place`.
+    """
 
     support: np.ndarray
     size: int
     keep_tail: bool = False
+    seed: int = 0
+    client: int = 0
+    drawn_for: tuple[str, ...] = ()
 
     @property
     def batches(self) -> list[np.ndarray]:
@@ -60,11 +74,6 @@ class Static:
         every = np.arange(len(self.support))
         return list(_cut(every, self.size, self.keep_tail)) or [every]
 
-    def _cut_to(self, size: int) -> list[np.ndarray]:
-        """As `_cut`, of another size: of the rows that are in a minibatch of the suite's size."""
-        every = np.concatenate(self._cut)
-        return list(_cut(every, size, self.keep_tail)) or [every]
-
     def draw(
         self, draws: Sequence[Draw], cursor: int, *moment: str | int, used: bool = True
     ) -> tuple[list[Drawn], int]:
@@ -72,29 +81,37 @@ class Static:
 
         `moment` names the local update; `used`: whether its upload is used or scored. The cursor is one number that
         says where the walks through all minibatches and through either half of them stand. Raises `UsageError` for
-        `steps` of another size than the suite's, as such walks have no cursor.
+        `steps` of another size than the suite's or of another part, as such walks have no cursor.
         """
         drawn: list[Drawn] = []
-        sizes = [len(halved(self._cut, half)) for half in HALVES]
+        sizes = [len(self._part(part)) for part in WALKED]
         places = [int(at) for at in np.unravel_index(cursor, sizes)]
         for draw in draws:
-            picked = [] if draw.for_upload and not used else self._places(draw, places)
+            picked = [] if draw.for_upload and not used else self._places(draw, places, moment)
             drawn.append([np.stack([self.support[at], at]) if draw.indexed else self.support[at] for at in picked])
         return drawn, int(np.ravel_multi_index(places, sizes))
 
-    def _places(self, draw: Draw, walks: list[int]) -> list[np.ndarray]:
+    def _part(self, part: Span, moment: Moment = ()) -> list[np.ndarray]:
+        """As `_cut`, of a part of the minibatches."""
+        return list(part_of(self._cut, part, lambda: place(self, moment)))
+
+    def _places(self, draw: Draw, walks: list[int], moment: Moment) -> list[np.ndarray]:
         """As `_cut`, of a draw; moves the walk that it goes on with."""
-        own, which = draw.batch in (None, self.size), HALVES.index(draw.half)
-        batches = halved(self._cut if own else self._cut_to(draw.batch or self.size), draw.half)
+        batches, own = self._part(draw.part, moment), draw.batch in (None, self.size)
         if draw.whole:
             return [np.concatenate(batches)]
         if draw.epochs is not None:
-            return list(batches) * draw.epochs
+            if not own:
+                every = np.concatenate(batches)
+                batches = list(_cut(every, draw.batch or self.size, self.keep_tail)) or [every]
+            return batches * draw.epochs
         assert draw.steps is not None
-        if not own:
+        if not own or draw.part not in WALKED:
             raise UsageError(
-                "Steps of static minibatches have the suite's size: use batches = 'reshuffled', or epochs."
+                "Steps of static minibatches have the suite's size, and are of all of them or of a half: use "
+                "batches = 'reshuffled', or epochs."
             )
+        which = WALKED.index(draw.part)
         at = walks[which]
         walks[which] = (at + draw.steps) % len(batches)
         picked = [batches[(at + i) % len(batches)] for i in range(draw.steps)]
@@ -128,13 +145,14 @@ class Reshuffled:
         random = rng.stream(self.seed, "minibatches", self.client, *moment, *self.drawn_for)
         drawn: list[Drawn] = []
         for draw in draws:
-            picked = [] if draw.for_upload and not used else self._places(draw, random)
+            picked = [] if draw.for_upload and not used else self._places(draw, random, moment)
             drawn.append([np.stack([self.support[at], at]) if draw.indexed else self.support[at] for at in picked])
         return drawn, cursor
 
-    def _places(self, draw: Draw, random: np.random.Generator) -> list[np.ndarray]:
+    def _places(self, draw: Draw, random: np.random.Generator, moment: Moment) -> list[np.ndarray]:
         """The places in the support of each minibatch's rows."""
-        size, everyone = draw.batch or self.size, np.array(halved(range(len(self.support)), draw.half))
+        size = draw.batch or self.size
+        everyone = np.array(part_of(range(len(self.support)), draw.part, lambda: place(self, moment)))
         if draw.whole:
             return [everyone]
         keep_tail = self.keep_tail or len(everyone) < size
@@ -151,6 +169,11 @@ class Reshuffled:
 
 Stream = Static | Reshuffled
 """One client's minibatches."""
+
+
+def place(stream: Stream, moment: Moment) -> float:
+    """Place in [0, 1) of the random parts that a client draws in a local update, from the stream (seed, "part", …)."""
+    return float(rng.stream(stream.seed, "part", stream.client, *moment, *stream.drawn_for).random())
 
 
 def support_streams(federation: Federation, spec: RunSpec) -> list[Stream]:
@@ -173,7 +196,7 @@ def support_streams(federation: Federation, spec: RunSpec) -> list[Stream]:
 def stream_of(support: np.ndarray, spec: RunSpec, client: int) -> Stream:
     """The stream of a client with these rows."""
     if spec.batches == "static":
-        return Static(support, spec.batch, spec.keeps_tail)
+        return Static(support, spec.batch, spec.keeps_tail, spec.seed, client, spec.drawn_for)
     return Reshuffled(support, spec.batch, spec.seed, client, spec.drawn_for, spec.keeps_tail)
 
 

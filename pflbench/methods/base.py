@@ -53,8 +53,8 @@ U = TypeVar("U")
 """Upload of a client."""
 Empty = tuple[()]
 """The state, `()`, of a client that keeps nothing."""
-Half = Literal["first", "second"] | None
-"""A half of a client's data; None: all."""
+Span = tuple[float, float] | float | None
+"""A part of a client's data: from one share of it to another; so large a share at a random place; None: all."""
 Weights = Float[Tensor, "cohort"]
 """The cohort's weights in a server mean, float64; they sum to one."""
 
@@ -73,8 +73,10 @@ class Draw:
         indexed: Each minibatch has its `places`.
         in_passes: With reshuffled minibatches, `steps` go through passes over all examples, each in a fresh order,
             instead of being drawn independently.
-        half: Of a half of the minibatches (reshuffled ones: of the examples) alone, as if the client had no others; the
-            first is the smaller one, and one minibatch is both halves. Its stream goes on by itself.
+        part: Of a part of the minibatches (reshuffled ones: of the examples) alone, as if the client had no others:
+            (0.0, 0.8) are the first floor(0.8 n) of n, (0.8, 1.0) all behind these; 0.8 are max(1, floor(0.8 n)) in a
+            row, whose place is random, the same in all draws of one local update. All of them where a part is empty.
+            Static `steps` are of all or of either half, each with a stream of its own.
         for_upload: Nothing is drawn where the result would be neither uploaded nor scored (pFedVEM's base).
     """
 
@@ -86,7 +88,7 @@ class Draw:
     indexed: bool = False
     in_passes: bool = False
     for_upload: bool = False
-    half: Half = None
+    part: Span = None
 
     def __post_init__(self) -> None:
         amounts = [amount for amount in (self.steps, self.epochs) if amount is not None]
@@ -96,6 +98,9 @@ class Draw:
             raise ValueError("only a Draw of steps can be merged into one batch")
         if self.batch is not None and (self.batch < 1 or self.whole):
             raise ValueError("a Draw's batch is a number of rows, and a whole one has none")
+        first, last = self.part if isinstance(self.part, tuple) else (0.0, 1.0 if self.part is None else self.part)
+        if not 0 <= first < last <= 1:
+            raise ValueError(f"a Draw's part is a share in (0, 1], or a tuple of two that grow, not {self.part}")
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ through all inner steps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from pflbench.errors import UsageError
@@ -30,7 +30,6 @@ from pflbench.methods.base import (
     Batches,
     Draw,
     Empty,
-    Half,
     Initializer,
     Method,
     Objective,
@@ -88,8 +87,8 @@ class CAFeMe(LocalSteps, TwoRates, LocalAdam, Method[Params, State, Params], inn
 
     def draws(self, round: Round) -> tuple[Draw, ...]:
         """S inner minibatches, then the outer batch."""
-        halves: tuple[Half, Half] = ("first", "second") if self.disjoint else (None, None)
-        return Draw(steps=self.steps, half=halves[0]), Draw(steps=self.outer_batches, merge=True, half=halves[1])
+        inner, outer = Draw(steps=self.steps), Draw(steps=self.outer_batches, merge=True)
+        return (replace(inner, part=(0.0, 0.5)), replace(outer, part=(0.5, 1.0))) if self.disjoint else (inner, outer)
 
     def init_client(self, server: Params, new: Initializer) -> State:
         return self.kept(Adam(self.outer_lr).init(server))

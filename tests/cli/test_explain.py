@@ -316,6 +316,7 @@ def test_what_is_grave_reaches_the_conclusion_and_departures_are_told_by_kind(cl
         ("[{mean}, {std}]", "Agrees: 0.00 points", "is as large as the paper's"),
         ("[{low}, {tenth}]", "Agrees: ", "is about 10 times the paper's"),
         ("[{mean}]", "Agrees: ", "the paper prints no ±, pflbench's is {std}"),
+        ("[{mean}, 0.0]", "Agrees: ", "pflbench's ± is {std}, the paper's 0.00."),
     ],
 )
 def test_both_spreads_are_told(cli, suite, folder: Path, printed: str, label: str, sizes: str) -> None:

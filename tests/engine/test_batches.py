@@ -83,29 +83,88 @@ def test_draws_are_one_cyclic_walk(count: int, cursor: int, sizes: list[int]) ->
     assert after == (cursor + sum(sizes)) % count
 
 
+FIRST, SECOND = (0.0, 0.5), (0.5, 1.0)
+
+
 @given(count=st.integers(1, 9), rounds=st.lists(st.tuples(*[st.integers(0, 6)] * 3), max_size=4))
 @settings(max_examples=50, deadline=None)
 def test_each_half_is_a_walk_by_itself(count: int, rounds: list[tuple[int, int, int]]) -> None:
     """Beside each other and beside the walk through all; one minibatch is both halves."""
-    s, cursor, walked = stream(count), 0, {"first": [], "second": [], None: []}  # type: ignore[var-annotated]
+    s, cursor, walked = stream(count), 0, {FIRST: [], SECOND: [], None: []}  # type: ignore[var-annotated]
     for amounts in rounds:
-        draws = [Draw(steps=n, half=half) for n, half in zip(amounts, walked, strict=True)]  # type: ignore[arg-type]
+        draws = [Draw(steps=n, part=part) for n, part in zip(amounts, walked, strict=True)]
         drawn, cursor = s.draw(draws, cursor)
         for draw, d in zip(draws, drawn, strict=True):
-            walked[draw.half] += numbers(d)
+            walked[draw.part] += numbers(d)  # type: ignore[index]
     middle = count // 2
-    parts = {"first": range(middle), "second": range(middle, count), None: range(count)}
-    for half, numbers_ in walked.items():
-        part = parts[half] if count > 1 else range(1)
-        assert numbers_ == [part[i % len(part)] for i in range(len(numbers_))]
+    parts = {FIRST: range(middle), SECOND: range(middle, count), None: range(count)}
+    for part, numbers_ in walked.items():
+        found = parts[part] if count > 1 else range(1)
+        assert numbers_ == [found[i % len(found)] for i in range(len(numbers_))]
 
 
 def test_reshuffled_halves_are_of_the_examples() -> None:
     (stream, *_) = support_streams(of_sizes([11, 20]), spec(batches="reshuffled"))
-    for half, rows in (("first", range(5)), ("second", range(5, 11))):
-        (steps, epochs), _ = stream.draw([Draw(steps=9, half=half), Draw(epochs=1, half=half)], 0, "round", 1)  # type: ignore[arg-type]
+    for part, rows in ((FIRST, range(5)), (SECOND, range(5, 11))):
+        (steps, epochs), _ = stream.draw([Draw(steps=9, part=part), Draw(epochs=1, part=part)], 0, "round", 1)
         assert set(np.concatenate(steps).tolist()) == set(rows)
         assert sorted(np.concatenate(epochs).tolist()) == list(rows)
+
+
+@given(rows=st.integers(1, 60), at=st.sampled_from([0.2, 0.5, 0.8, 0.9]), size=st.integers(1, 9))
+@pytest.mark.parametrize("kind", ["static", "reshuffled"])
+@settings(max_examples=50, deadline=None)
+def test_two_parts_share_no_row_and_leave_none_out(kind: str, rows: int, at: float, size: int) -> None:
+    """Whatever the size of the minibatches; where the first one is empty, both are all."""
+    (s,) = support_streams(of_sizes([rows]), spec(batches=kind, tail="keep"))
+    ((everything,),), _ = s.draw((Draw(whole=True),), 0, "round", 3)
+    first, behind = Draw(epochs=1, batch=size, part=(0.0, at)), Draw(whole=True, part=(at, 1.0))
+    (training, (validation,)), _ = s.draw((first, behind), 0, "round", 3)
+    units = len(s.batches) if isinstance(s, Static) else rows
+    trained = np.concatenate(training).tolist()
+    if int(at * units):
+        assert sorted([*trained, *validation.tolist()]) == everything.tolist()
+        assert max(trained) < min(validation)
+    else:
+        assert sorted(trained) == validation.tolist() == everything.tolist()
+
+
+def test_a_static_part_is_of_whole_minibatches_and_steps_walk_through_halves_alone() -> None:
+    s = stream(9)
+    (training, (validation,)), cursor = s.draw((Draw(epochs=2, part=(0.0, 0.8)), Draw(whole=True, part=(0.8, 1.0))), 4)
+    assert numbers(training) == [0, 1, 2, 3, 4, 5, 6] * 2 and cursor == 4
+    assert validation.tolist() == [70, 71, 80, 81]
+    with pytest.raises(UsageError, match="of all of them or of a half"):
+        s.draw((Draw(steps=1, part=(0.0, 0.8)),), 0)
+
+
+@pytest.mark.parametrize("kind", ["static", "reshuffled"])
+def test_a_random_part_is_in_a_row_and_has_one_place_in_a_local_update(kind: str) -> None:
+    streams = support_streams(of_sizes([40, 40]), spec(batches=kind))
+    draws = Draw(epochs=1, part=0.75), Draw(whole=True, part=0.75)
+    starts: list[list[int]] = []
+    for s in streams:
+        starts.append([])
+        for index in range(40):
+            (passed, (whole,)), _ = s.draw(draws, 0, "round", index)
+            assert sorted(np.concatenate(passed).tolist()) == whole.tolist()
+            assert np.diff(whole).tolist() == [1] * 29
+            starts[-1].append(int(whole[0] - s.support[0]))
+    assert set(starts[0]) == set(range(0, 11, 5 if kind == "static" else 1)), "every place comes"
+    assert starts[0] != starts[1], "each client draws its own"
+    ((again,),), _ = streams[0].draw(draws[1:], 0, "round", 7)
+    assert again[0] - streams[0].support[0] == starts[0][7]
+
+
+@pytest.mark.parametrize("kind", ["static", "reshuffled"])
+def test_a_random_part_moves_no_other_draw_and_that_of_share_one_is_all(kind: str) -> None:
+    (s,) = support_streams(of_sizes([13]), spec(batches=kind))
+    (plain, all_of_them), _ = s.draw((Draw(epochs=2), Draw(epochs=1)), 0, "round", 1)
+    (beside, of_one), _ = s.draw((Draw(epochs=2), Draw(epochs=1, part=1.0)), 0, "round", 1)
+    for one, two in ((plain, beside), (all_of_them, of_one)):
+        assert [rows.tolist() for rows in one] == [rows.tolist() for rows in two]
+    ((least,),), _ = s.draw((Draw(whole=True, part=0.01),), 0, "round", 1)
+    assert len(least) == (5 if kind == "static" else 1), "never empty"
 
 
 CAFEME = (Draw(steps=5), Draw(steps=6, merge=True))
@@ -236,6 +295,11 @@ def test_rows_are_scored_in_large_pieces() -> None:
         {"whole": True, "epochs": 1},
         {"whole": True, "batch": 5},
         {"epochs": 1, "batch": 0},
+        {"epochs": 1, "part": 0.0},
+        {"epochs": 1, "part": 1.1},
+        {"epochs": 1, "part": (0.5, 0.5)},
+        {"epochs": 1, "part": (0.5, 1.5)},
+        {"epochs": 1, "part": (-0.5, 0.5)},
     ],
 )
 def test_a_take_says_one_amount(wrong: dict[str, Any]) -> None:

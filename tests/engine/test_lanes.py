@@ -37,6 +37,7 @@ def test_both_ways_are_tried_then_the_faster_is_kept(seconds: dict[int, float], 
     assert chosen[:2] == [1, 4]
     assert chosen[2:].count(5 - faster) == 3, "the slower one is tried again now and then"
     assert chosen[2:].count(faster) == len(chosen) - 5
+    assert chosen.index(5 - faster, 2) == AGAIN - 1, "first with the map of this number"
 
 
 def test_what_has_become_faster_is_found() -> None:

@@ -83,6 +83,12 @@ def test_the_content_is_that_of_runs_that_a_column_requested(files: UserSupplied
     assert found["dataset"].content == expected
 
 
+def test_a_file_of_data_is_no_code_that_another_run_could_stand_for() -> None:
+    run, known = spec("A", "1", 0), spec("B", "1", 0)
+    supplied = UserSupplied(equals=lambda: {known.id: {known.id: known}})
+    assert supplied.standing_for(run, {"datasets.file": "/lab/mine.npz"}) is run
+
+
 def test_the_majority_of_the_committed_runs_is_their_content(tmp_path: Path) -> None:
     """Of FEMNIST, whose files are read; without data, the runs tell it, recorded or not."""
     store = Store(Path(__file__).parents[2] / "results")
