@@ -21,11 +21,21 @@ from torch import Tensor
 from pflbench.data.source import Normalization
 from pflbench.engine import host
 from pflbench.engine.augment import crop_flip
+from pflbench.errors import UsageError
 from pflbench.methods.base import Batch, Loss
 from pflbench.models.network import Network
 from pflbench.models.ops import Context
 from pflbench.typing import Params, Part, Pool, Scalar
 from pflbench.vector import Kind, Layout
+
+
+def check_tensors(args: tuple[Any, ...]) -> None:
+    """Raise `UsageError` for an argument of a method's own loss that is no tensor: a stack has one for each client."""
+    for one in args:
+        if not isinstance(one, Tensor):
+            raise UsageError(
+                f"f.grad: args are tensors, and {one!r} is a {type(one).__name__}: write server.new_tensor({one!r})."
+            )
 
 
 class Task(NamedTuple):
@@ -219,6 +229,7 @@ class LoopObjective(ObjectiveFacts):
         args: tuple[Tensor, ...] = (),
     ) -> Part:
         self.gradient_calls += 1
+        check_tensors(args)
         where = self.part(wrt) if wrt else None
         if loss is not None:
             return self._differentiated(w, b, where, LossFn(loss, at), args)
@@ -278,6 +289,7 @@ class StackedObjective(ObjectiveFacts):
         at: Literal["logits", "features"] = "logits",
         args: tuple[Tensor, ...] = (),
     ) -> Part:
+        check_tensors(args)
         where, own = self.part(wrt) if wrt else None, loss and LossFn(loss, at)
         return _apply(lambda w, b, *args: self._grad(w, b, where, own, args), w, b, *args)
 

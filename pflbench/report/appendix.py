@@ -90,6 +90,7 @@ def versus_notes(table: Table, versus: Versus) -> list[str]:
     alone = [one.seed for *_, one in _held(table, versus)]
     seeds = sorted({seed for seed in alone if seed is not None})
     said = [] if alone else [f"No row has a seed in common with {versus.rival}."]
+    said += _other_stages(table, versus)
     if None in alone:
         said += [
             "Seed by seed: runs of one seed share federation, initial model, cohorts and minibatches. In parentheses "
@@ -103,6 +104,19 @@ def versus_notes(table: Table, versus: Versus) -> list[str]:
             f"Client by client where one seed is shared ({ranges(seeds)}): conditional on this seed, without a test."
         )
     return said
+
+
+def _other_stages(table: Table, versus: Versus) -> list[str]:
+    """A note on rows whose models are of another stage than the rival's."""
+    rivals = {head.id: value.stage for row, head, value in table.shown if row.title == versus.rival}
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    for row, head, value in table.shown:
+        if (row.id, head.id) in versus.cells and value.stage != rivals.get(head.id, value.stage):
+            found.setdefault((value.stage, rivals[head.id]), {})[row.title] = None
+    return [
+        f"Not alike: {', '.join(titles)} at stage {stage}, {versus.rival} at stage {other}."
+        for (stage, other), titles in found.items()
+    ]
 
 
 def _judged(value: CellValue, verdict: Verdict, notes: dict[str, int]) -> str:

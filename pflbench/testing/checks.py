@@ -35,7 +35,8 @@ from pflbench.testing.tiny import tiny_federation, tiny_spec
 
 LOOPS = (
     "If it goes over its batches with a plain `for`, write `steps` or `descend` instead: a stack pads its clients to "
-    "the same number of batches, and what is carried on (momentum, a counter) must not move in a padded step"
+    "the same number of batches, and what is carried on (momentum, a counter) must not move in a padded step. If it "
+    "counts rows or labels itself, leave out those that `b.mask` has False"
 )
 
 

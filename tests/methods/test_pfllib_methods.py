@@ -19,6 +19,7 @@ from pflbench.engine.batches import support_streams
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.run import Initial
 from pflbench.engine.simulate import Setup, Simulation
+from pflbench.errors import UsageError
 from pflbench.methods.apfl_apart import APFLApart
 from pflbench.methods.base import Batch, Draw, Method, Round
 from pflbench.methods.class_means import ClassMeans, pooled
@@ -537,3 +538,9 @@ def test_one_step_on_one_minibatch_of_the_suites_size_makes_a_personal_model() -
         method.personalize(f, START, (), cut, round=Round(0)),
         down(lambda u: F.cross_entropy(logits(u, x), y), START)[0],
     )
+
+
+def test_a_number_among_a_losss_arguments_is_one_sentence() -> None:
+    f, (whole,), _ = client_of([0, 1, 2])
+    with pytest.raises(UsageError, match=r"args are tensors, and 0\.5 is a float: write server\.new_tensor\(0\.5\)"):
+        f.grad(START, whole, loss=balanced, args=(0.5,))  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -131,3 +132,13 @@ def test_the_csv_has_it(build: Build, store: Store) -> None:
     both = pd.read_csv(io.StringIO(long_form([plain, table])))  # one header, and every line as long as it
     assert both.versus_n.notna().tolist() == [False, False, False, True]
     assert not set(VERSUS_COLUMNS) & set(pd.read_csv(io.StringIO(render(plain, "csv"))).columns)
+
+
+def test_rows_at_another_stage_than_the_rival_are_named(build: Build, store: Store) -> None:
+    table = rivals(build, store, {"ditto": GAINS[:3]})
+    fedavg, ditto = table.cells
+    assert "Not alike" not in render(lay_out(table, store, versus="fedavg"), "markdown")
+    other = replace(table, cells=(fedavg, replace(ditto, reading=Reading("finetuned"))))
+    assert "Not alike: ditto at stage finetuned, fedavg at stage global." in render(
+        lay_out(other, store, versus="fedavg"), "markdown"
+    )
