@@ -21,6 +21,7 @@ from pflbench.engine.run import Initial
 from pflbench.engine.simulate import Setup, Simulation
 from pflbench.methods.base import Batch, Method, Round
 from pflbench.methods.class_means import ClassMeans, pooled
+from pflbench.methods.fedala import FedALA
 from pflbench.methods.fedamp import FedAMP
 from pflbench.methods.fedavg import FedAvg
 from pflbench.methods.feddbe import FedDBE, shifted
@@ -356,6 +357,69 @@ def test_fedamps_stack_has_the_uploads_that_came_and_empty_rows_without_weight()
     assert found.there.tolist() == [1, 1, 0] and torch.equal(found.rows[0], START), "sorted by their sums"
     mixed = FedAMP(sigma=1e18, alpha=5e17).mixture(START, found)
     close(mixed, START + 0.5)
+
+
+# ---- FedALA's share and start phase
+
+
+@EXECUTIONS
+@pytest.mark.parametrize(("kind", "steady"), [("static", 2.12e-3), ("reshuffled", 0.0256)])
+def test_fedalas_weights_pass_over_a_part_until_their_loss_is_steady(
+    kind: Any, steady: float, execution: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pflbench.methods.fedala.STEADY", steady)
+    method = FedALA(eta=2.0, share=0.6, start_phase=14, **OPTIONS)
+    streams = support_streams(FEDERATION, spec(batches=kind))
+    last = NETWORK.layout.last(1)
+    w, made = START, []
+    own = dict.fromkeys(TRAINING, (START, torch.ones_like(START[last])))
+    for round in range(3):
+        sent = []
+        for client in TRAINING:
+            (training, *passes), _ = streams[client].draw(method.draws(Round(round)), 0, "round", round)
+            assert len(passes) == (14 if round == 1 else 1)
+            (model, weights), losses = own[client], []
+            for batches in passes:
+                for batch in batches:
+                    x, y = data(batch)
+                    leaf = weights.clone().requires_grad_()
+                    theta = torch.cat([w[: last.start], model[last] + (w - model)[last] * leaf])
+                    (g,) = torch.autograd.grad(F.cross_entropy(logits(theta, x), y), leaf)
+                    weights = (weights - 2.0 * g).clip(0, 1)
+                mine = torch.cat([w[: last.start], model[last] + (w - model)[last] * weights])
+                seen = [F.cross_entropy(logits(mine, x), y).item() for x, y in map(data, batches)]
+                losses.append(float(np.mean(seen)))
+                if len(losses) >= 10 and np.std(losses[-10:]) < steady:
+                    break
+            made.append(len(losses))
+            for batch in training:
+                x, y = data(batch)
+                (mine,) = down(lambda v: F.cross_entropy(logits(v, x), y), mine)
+            sent.append(mine)
+            own[client] = mine, weights
+        w = weighted(sent)
+    assert len({*made[3:6]}) == 3, "clients of one stack stop after different passes"
+    simulation = Simulation(
+        [spec(batches=kind, rounds=3)], [FEDERATION], method, NETWORK, Setup(execution=execution, most_padding=math.inf)
+    )
+    simulation.run()
+    (run,) = simulation.runs
+    close(run.server, w)
+    for client in TRAINING:
+        close(run.states[client][1], own[client][1])
+
+
+@EXECUTIONS
+def test_fedala_with_all_data_and_one_pass_is_the_same_bit_for_bit(execution: Any) -> None:
+    plain, same = FedALA(**OPTIONS), FedALA(share=1.0, start_phase=1, **OPTIONS)
+    runs = [trained(method, execution, rounds=3) for method in (plain, same)]
+    assert torch.equal(runs[0].server, runs[1].server)
+    one, other = (trained(method, execution, rounds=3) for method in (FedALA(share=0.6, **OPTIONS), plain))
+    assert not torch.equal(one.server, other.server)
+    still = FedALA(eta=0.0, share=0.5, start_phase=12, **OPTIONS)
+    assert torch.equal(
+        trained(still, execution, "personalized", 3).server, trained(FedAvg(**OPTIONS), execution, "global", 3).server
+    )
 
 
 # ---- MOON, FedDyn
