@@ -43,6 +43,8 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "fedrod": "pflbench.methods.fedrod:FedRoD",
         "feddbe": "pflbench.methods.feddbe:FedDBE",
         "fedamp": "pflbench.methods.fedamp:FedAMP",
+        "fedfomo": "pflbench.methods.fedfomo:FedFomo",
+        "fedpac": "pflbench.methods.fedpac:FedPAC",
         "moon": "pflbench.methods.moon:MOON",
         "feddyn": "pflbench.methods.feddyn:FedDyn",
         "fedproto": "pflbench.methods.fedproto:FedProto",

@@ -65,6 +65,8 @@ OPTIONS = {
     "moon momentum": ("moon", DECAYING),
     "feddyn momentum": ("feddyn", DECAYING),
     "fedamp near": ("fedamp", {**DECAYING, "alpha": 0.1, "lam": 0.1, "sigma": 10.0}),
+    "fedpac pulled": ("fedpac", {**DECAYING, "lam": 5.0, "head_epochs": 2}),
+    "fedfomo half": ("fedfomo", {**DECAYING, "validation": 0.5, "batch": 3}),
 }
 CHANGED = {
     "per-fedavg exact": ("rule",),
@@ -115,6 +117,8 @@ CHANGED = {
     "moon momentum": ("rule",),
     "feddyn momentum": ("rule",),
     "fedamp near": ("rule",),
+    "fedpac pulled": ("rule",),
+    "fedfomo half": ("draws",),
 }
 """Aspects of the method that each variant changes: the rule of a local step, the minibatches and phases that are drawn,
 the states of clients, the server's step. A name that is missing is checked in full."""
