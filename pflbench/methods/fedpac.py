@@ -67,7 +67,7 @@ class FedPAC(BaseEpochs, LocalRate, SGDOptions, Method[Shared, Tensor, Sent], ba
     personal_of = "training"
     global_model = "start"
     needs_features = True
-    head_epochs: int = hyper(1, "Local epochs on the head, before the base is trained.", least=0)
+    head_epochs: int = hyper(1, "Local epochs K on the head.", least=0)
     lam: float = hyper(1.0, "Weight of the distance from the prototypes.", least=0)
 
     def network(self, base: Network) -> Network:

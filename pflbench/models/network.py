@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -155,6 +155,28 @@ class Network:
                 "This network's head is more than one linear layer, so it has no features; mlp, lenet and others do."
             )
         return self.features
+
+    def extended(self, added: tuple[Parameter, ...], forward: Forward, features: Forward) -> Network:
+        """This network of a base and a linear head, with further parts between the two and passes that use them.
+
+        Base and head begin as in this network; each further part has the random stream of its own name.
+        """
+        streams = {p.part: p.part for p in added}
+        between, place = Network(added, forward, self.shape, self.classes, streams=streams), self.layout.part("head")
+
+        def initial(seed: int, k: int) -> Params:
+            w = self.init(seed, k)
+            return torch.cat([w[: place.start], between.init(seed, k), w[place.start :]])
+
+        base, head = ([p for p in self.parameters if (p.part == "head") == last] for last in (False, True))
+        return replace(
+            self,
+            parameters=(*base, *added, *head),
+            forward=forward,
+            features=features,
+            gradient=None,
+            initial=initial,
+        )
 
     def with_modulator(self, mode: str, batch_norm: bool, **options: bool) -> Network:
         """This network behind a modulator (`convnet.Modulator`). Raises `UsageError` where there is none."""
