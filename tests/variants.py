@@ -66,6 +66,7 @@ OPTIONS = {
     # Its personal features are others than the initial ones from the first local update on, which is a detour.
     "gpfl": ("gpfl", {"lr": 0.2}),
     "gpfl momentum": ("gpfl", {**DECAYING, "lr": 0.05}),
+    "fedcp momentum": ("fedcp", {**DECAYING, "lr": 0.02, "lam": 1.0}),
     "fedamp near": ("fedamp", {**DECAYING, "alpha": 0.1, "lam": 0.1, "sigma": 10.0}),
 }
 CHANGED = {
@@ -116,6 +117,7 @@ CHANGED = {
     "moon momentum": ("rule",),
     "feddyn momentum": ("rule",),
     "gpfl momentum": ("rule",),
+    "fedcp momentum": ("rule",),
     "fedamp near": ("rule",),
 }
 """Aspects of the method that each variant changes: the rule of a local step, the minibatches and phases that are drawn,
