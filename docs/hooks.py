@@ -27,7 +27,7 @@ from suite_pages import REPOSITORY, suite_pages
 from pflbench.names import BUILT_IN, split_reference
 from pflbench.suite.load import available
 
-PAPERS = {"cafeme": "CAFeMe", "fedec": "FedEC", "pfedvem": "pFedVEM", "meta": "Meta-learning"}
+PAPERS = {"cafeme": "CAFeMe", "fedec": "FedEC", "pfedvem": "pFedVEM", "pfllib": "PFLlib", "meta": "Meta-learning"}
 """Headings of the suites in the navigation, by the first word of their names."""
 _LINK = re.compile(r"\]\(([^)\s#:]+)(#[^)]*)?\)")
 

@@ -95,7 +95,7 @@ def _claims() -> Mapping[str, Sequence[Judged]]:
 @cache
 def _tables() -> Sequence[Table]:
     """Tables and figures of the papers themselves, whole protocol, with results."""
-    own = tuple(name for name in sorted(available()) if re.search(r"-(table|fig)\d+$", name))
+    own = tuple(name for name in sorted(available()) if re.search(r"-(table|fig|20)\d+$", name))
     part = Selection(suites=tuple(name for name in own if load(name).document().row), profile="paper")
     return reported(part, _store(), readable(_store())).tables
 

@@ -254,7 +254,7 @@ def claims(
     """Decide the papers' claims from stored runs.
 
     Args:
-        which: Papers ("cafeme", "fedec", "pfedvem"), ids of claims, or `.toml` files; none: every paper.
+        which: Papers ("cafeme", "fedec", "pfedvem", "pfllib"), ids of claims, or `.toml` files; none: every paper.
         results: The results folder.
         profile: Profile of the runs; one other than "paper" decides nothing about the paper.
         packaged: Count the runs that came with pflbench, too.

@@ -52,6 +52,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "lg-fedavg": "pflbench.methods.lg_fedavg:LGFedAvg",
         "l2gd": "pflbench.methods.l2gd:L2GD",
         "apfl": "pflbench.methods.apfl:APFL",
+        "apfl-apart": "pflbench.methods.apfl_apart:APFLApart",
         "pfedme": "pflbench.methods.pfedme:PFedMe",
         "pfedbayes": "pflbench.methods.pfedbayes:PFedBayes",
         "pfedvem": "pflbench.methods.pfedvem:PFedVEM",

@@ -62,6 +62,12 @@ Carry = tuple[Params, Params, Params, Params, Scalar | Empty]
 """w and v, the velocity of each, and alpha where it is the client's."""
 
 
+def adapted(alpha: Scalar, between: Params, of_v: Params, of_w: Params, lr: float) -> Scalar:
+    """FedTorch's next alpha. `between`: v - w; `of_v`, `of_w`: the gradients that their steps follow."""
+    slope = torch.dot(between, torch.lerp(of_w, of_v, alpha)) + SHRINKAGE * alpha
+    return torch.clamp(alpha - lr * slope, 0, 1)
+
+
 @dataclass(frozen=True)
 class APFL(LocalSGD, PrivateStart, Method[Params, State, Params]):
     """A personal model mixed with the global one, both trained at once."""
@@ -89,7 +95,7 @@ class APFL(LocalSGD, PrivateStart, Method[Params, State, Params]):
             alpha = held if isinstance(held, Tensor) else self.alpha
             m = alpha * v + alpha * w if self.released else torch.lerp(w, v, alpha)
             g, of_m = f.grad(w, b), f.grad(m, b)
-            then = self.adapted(held, v - w, of_m, g) if isinstance(held, Tensor) and i == 0 else held
+            then = adapted(held, v - w, of_m, g, self.lr) if isinstance(held, Tensor) and i == 0 else held
             moved, velocity = by.update(w, decayed(g, w, decay), velocity)
             of_v = torch.add(decayed(of_m, m, decay), velocity if self.released else of_v, alpha=beta)
             return moved, self.stepped(v, of_v, alpha), of_v if self.released else velocity, of_v, then
@@ -98,11 +104,6 @@ class APFL(LocalSGD, PrivateStart, Method[Params, State, Params]):
         start = server, own(mine, server), rest, rest, state.alpha if isinstance(state, Mixed) else ()
         w, v, _, _, alpha = steps(step, start, taken, range(len(taken)))
         return w, Mixed(kept(mine, v), alpha) if isinstance(alpha, Tensor) else kept(mine, v)
-
-    def adapted(self, alpha: Scalar, between: Params, of_v: Params, of_w: Params) -> Scalar:
-        """FedTorch's next alpha. `between`: v - w; `of_v`, `of_w`: the gradients that their steps follow."""
-        slope = torch.dot(between, torch.lerp(of_w, of_v, alpha)) + SHRINKAGE * alpha
-        return torch.clamp(alpha - self.lr * slope, 0, 1)
 
     def stepped(self, v: Params, velocity: Params, alpha: Weight) -> Params:
         """The client's model v after a step of alpha times the rate."""

@@ -29,7 +29,7 @@ from pflbench.methods.base import (
     hyper,
 )
 from pflbench.methods.local_adam import LocalAdam
-from pflbench.methods.local_sgd import LocalRate, LocalSteps, PersonalRate, Pull
+from pflbench.methods.local_sgd import LocalRate, PersonalRate, Pull, StepsOrPasses
 from pflbench.optim import SGD, Adam, AdamState, Optimizer
 from pflbench.typing import Params
 
@@ -44,11 +44,11 @@ class DittoClient(NamedTuple):
 
 @dataclass(frozen=True)
 class Ditto(
-    LocalSteps, LocalRate, PersonalRate, Pull, LocalAdam, Method[Params, DittoClient, Params], personal_lr=1e-3
+    StepsOrPasses, LocalRate, PersonalRate, Pull, LocalAdam, Method[Params, DittoClient, Params], personal_lr=1e-3
 ):
     """A personal model pulled toward the global one, beside ordinary federated training.
 
-    `steps` are those of each of the two parts; `lr` is the global part's, `personal_lr` v's (plain SGD).
+    `steps` or `epochs` are those of each of the two parts; `lr` is the global part's, `personal_lr` v's (plain SGD).
     """
 
     version: ClassVar[int] = 1
@@ -59,7 +59,7 @@ class Ditto(
     optimizer: Literal["sgd"] | None = hyper(None, "The global part's: plain SGD; none: Adam (authors' CAFeMe code).")
 
     def draws(self, round: Round) -> tuple[Draw, ...]:
-        return Draw(steps=self.steps), Draw(steps=self.steps)
+        return self.amount(), self.amount()
 
     def init_client(self, server: Params, new: Initializer) -> DittoClient:
         """The personal model starts at the initial global one."""

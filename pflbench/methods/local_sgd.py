@@ -30,6 +30,19 @@ class LocalSteps:
 
 
 @dataclass(frozen=True)
+class StepsOrPasses(LocalSteps):
+    """Hyperparameters `steps` and `epochs` of local updates that are a number of minibatches, or passes."""
+
+    epochs: int | None = hyper(None, "Passes over all minibatches, in place of `steps`; none: `steps`.", least=0)
+
+    def amount(self, batch: int | None = None, in_passes: bool = False) -> Draw:
+        """Draw of `epochs` passes or, where `epochs` is None, of `steps` minibatches."""
+        if self.epochs is None:
+            return Draw(steps=self.steps, batch=batch, in_passes=in_passes)
+        return Draw(epochs=self.epochs, batch=batch)
+
+
+@dataclass(frozen=True)
 class LocalEpochs(OwnBatch):
     """Hyperparameters `epochs`, `steps` and `batch` of local updates that are passes or a number of minibatches.
 

@@ -8,8 +8,10 @@ Departures:
 3. `momentum` and `weight_decay` are none of the paper's: they act on the meta step, at w, and each local update begins
    with a fresh momentum (FedRep's code). The step to u is plain SGD.
 4. A minibatch whose first part would be empty, of one row that is, makes no step.
-5. A personal model is the server's after `personal_epochs` of plain SGD on whole minibatches.
+5. A personal model is the server's after plain SGD on whole minibatches, `personal_epochs` or `personal_steps` of
+   them.
 6. The server's mean is weighted as the suite says.
+PFLlib's Per-FedAvg is `share = 0.5` on minibatches twice as large as the suite's, one rate, and `personal_steps = 1`.
 Special cases: inner_lr = 0 = FedAvg on the minibatches' second parts.
 """
 
@@ -18,7 +20,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pflbench.methods.base import Batch, Batches, Empty, Method, Objective, Round, decayed, descend, hyper, split, steps
+from pflbench.methods.base import (
+    Batch,
+    Batches,
+    Draw,
+    Empty,
+    Method,
+    Objective,
+    Round,
+    decayed,
+    descend,
+    hyper,
+    split,
+    steps,
+)
 from pflbench.methods.local_sgd import Adapted, LocalEpochs, PersonalRate, SGDOptions, TwoRates
 from pflbench.optim import SGD, State, sgd
 from pflbench.typing import Params
@@ -48,6 +63,9 @@ class PerFedAvgSplit(
     meta_learned = True
     personal_needs = "personal_epochs"
     share: float = hyper(0.8, "Share of a minibatch's rows that are support, rounded down.", above=0, below=1)
+    personal_steps: int | None = hyper(
+        None, "Minibatches of the suite's size that make a personal model; none: `personal_epochs`.", least=0
+    )
 
     def client(
         self, f: Objective, server: Params, state: Empty, *batches: Batches, round: Round
@@ -67,6 +85,11 @@ class PerFedAvgSplit(
     def local_model(self, upload: Params, state: Empty) -> Params:
         """The model that was sent, not adapted."""
         return upload
+
+    def personal_draws(self) -> tuple[Draw, ...]:
+        if self.personal_steps is None:
+            return super().personal_draws()
+        return (Draw(steps=self.personal_steps, in_passes=True),)
 
     def personalize(self, f: Objective, server: Params, state: Empty, *batches: Batches, round: Round) -> Params:
         """The server's model after plain SGD on whole minibatches."""

@@ -1,4 +1,4 @@
-"""pFedMe (T. Dinh et al., NeurIPS 2020, arXiv 2006.08848, Algorithm 1, with the server's beta = 1).
+"""pFedMe (T. Dinh et al., NeurIPS 2020, arXiv 2006.08848, Algorithm 1).
 
 Departures:
 1. The personal model is K gradient steps on a minibatch, not a minimizer up to a given accuracy nu; it goes on from
@@ -11,7 +11,7 @@ Departures:
 5. Where a suite scores personal models after aggregation, the global model is all there is. With `adapt`, what one more
    local update makes of it is scored, and thrown away (FedEC's tables).
 Special cases: one iteration moves w_j toward theta by the factor eta·lambda; with eta·lambda = 1 and K steps in one
-iteration, the upload is theta; with lambda = 0 it is the server's model.
+iteration, the upload is theta; with lambda = 0 it is the server's model. With beta = 0 the server never moves.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import ClassVar, NamedTuple
 import torch
 
 from pflbench.methods.base import Batch, Batches, Draw, Empty, Method, Objective, Round, Weights, hyper, mean, steps
-from pflbench.methods.local_sgd import LocalRate, LocalSteps, OwnBatch, Pull
+from pflbench.methods.local_sgd import LocalRate, OwnBatch, Pull, StepsOrPasses
 from pflbench.optim import sgd
 from pflbench.typing import Float, Params, Tensor
 
@@ -35,10 +35,10 @@ class PFedMeUpload(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PFedMe(LocalSteps, LocalRate, Pull, OwnBatch, Method[Params, Empty, PFedMeUpload], lr=1e-2, lam=15.0):
+class PFedMe(StepsOrPasses, LocalRate, Pull, OwnBatch, Method[Params, Empty, PFedMeUpload], lr=1e-2, lam=15.0):
     """Personal models near a global one: SGD on the clients' Moreau envelopes.
 
-    `steps` are the local iterations R, one minibatch each; `lr` is the local model's rate eta.
+    `steps` are the local iterations R, one minibatch each, or those of `epochs`; `lr` is the local model's rate eta.
     """
 
     version: ClassVar[int] = 1
@@ -48,6 +48,9 @@ class PFedMe(LocalSteps, LocalRate, Pull, OwnBatch, Method[Params, Empty, PFedMe
     inner_steps: int = hyper(5, "Gradient steps K on the personal model in each local one, on its minibatch.", least=0)
     inner_lr: float | None = hyper(None, "Learning rate of the personal model; none: `lr`.", least=0)
     mu: float | None = hyper(None, "Strength of the personal model's pull toward 0; none: 0.", least=0)
+    beta: float | None = hyper(
+        None, "Step of the server's model toward the clients' mean, the paper's beta; none: 1.", least=0
+    )
     epochwise: bool | None = hyper(
         None, "Minibatches are those of passes over all rows, not drawn independently (where the suite reshuffles)."
     )
@@ -75,14 +78,15 @@ class PFedMe(LocalSteps, LocalRate, Pull, OwnBatch, Method[Params, Empty, PFedMe
         return steps(iterate, PFedMeUpload(server, server), *batches), state
 
     def server(self, server: Params, uploads: PFedMeUpload, n: Weights, round: Round) -> Params:
-        return mean(uploads.model, n)
+        w = mean(uploads.model, n)
+        return w if self.beta is None else torch.lerp(server, w, self.beta)
 
     def local_model(self, upload: PFedMeUpload, state: Empty) -> dict[str, Params]:
         return {"personalized": upload.personal, "local": upload.model}
 
     def personal_draws(self) -> tuple[Draw, ...]:
         """Minibatches of a local update."""
-        return (Draw(steps=self.steps, batch=self.batch, in_passes=bool(self.epochwise)),)
+        return (self.amount(self.batch, in_passes=bool(self.epochwise)),)
 
     def personalize(
         self, f: Objective, server: Params, state: Empty, *batches: Batches, round: Round

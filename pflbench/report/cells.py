@@ -25,7 +25,7 @@ from pflbench.report.reading import (
     scored,
     smallest,
 )
-from pflbench.report.table import CellValue, Gap, Recent
+from pflbench.report.table import CellValue, Gap, Peak, Recent
 from pflbench.report.text import ranges
 from pflbench.report.verdict import COMPARED, ENOUGH_SEEDS, verdict
 from pflbench.result import RunResult
@@ -34,6 +34,7 @@ from pflbench.suite.schema import Spread
 
 _MIXED = "the column mixes data or method versions (see †)"
 _CHOSEN = "ours is each run's best round, chosen on the data that it is scored on"
+_THEIRS_CHOSEN = "the paper's is each run's best round, which ours is not"
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ def fill_cell(cell: Cell, done: list[SeedScores], shelf: Shelf, table: Expansion
     if not done:
         return empty
     numbers = {one.result.spec.seed: one.average(reading) for one in done}
-    filled = settle(empty, numbers, table, chosen=reading.read_as == "best")
+    filled = settle(empty, numbers, table, barred=_other_rounds(reading, table))
     if cell.stage == "stored":
         absent = (max(0, concerned(one.result.spec) - len(one.rounds[-1].clients)) for one in done)
         filled = replace(filled, left_out=sum(absent))
@@ -143,10 +144,19 @@ def fill_cell(cell: Cell, done: list[SeedScores], shelf: Shelf, table: Expansion
     return replace(filled, on_test=Reference(optimistic.mean, optimistic.spread))
 
 
+def _other_rounds(reading: Reading, table: Expansion) -> str | None:
+    """Reason why the rounds that are read are not those of the paper's numbers; None: they are."""
+    if (reading.read_as == "best") == (table.paper_round == "best"):
+        return None
+    return _CHOSEN if reading.read_as == "best" else _THEIRS_CHOSEN
+
+
 def _over_rounds(value: CellValue, results: Sequence[RunResult], reading: Reading, table: Expansion) -> CellValue:
     """The value with what its other scored rounds say."""
     if reading.read_as != "last":
         return replace(value, gap=other_readings(results, reading))
+    if table.paper_round == "best":
+        return _with_peak(value, results, reading, table)
     found, verdict_, theirs = recent(results, reading), value.verdict, value.reference
     compared = verdict_ is not None and verdict_.label in COMPARED
     if found and theirs and compared and len(found.seeds) >= ENOUGH_SEEDS:
@@ -167,12 +177,25 @@ def _over_rounds(value: CellValue, results: Sequence[RunResult], reading: Readin
     return replace(value, verdict=replace(verdict_, at_best=said))
 
 
+def _with_peak(value: CellValue, results: Sequence[RunResult], reading: Reading, table: Expansion) -> CellValue:
+    """The value with its best round, which is compared with the paper's."""
+    other = other_readings(results, reading)
+    numbers = {**value.seeds, **(other.best if other else {})}
+    best = settle(value, {seed: np.array([numbers[seed]]) for seed in value.seeds}, table)
+    lead = None
+    if other:
+        above = {seed: np.array([other.best[seed] - other.last[seed]]) for seed in other.best}
+        lead = settle(replace(value, reference=None), above, table)
+    peak = Peak(best, lead, other.scored if other else (1, 1))
+    return replace(value, peak=peak, gap=other, verdict=best.verdict)
+
+
 def settle(
     value: CellValue,
     seeds: dict[int, Floats],
     table: Expansion,
     *,
-    chosen: bool = False,
+    barred: str | None = None,
     within: float | None = None,
 ) -> CellValue:
     """The value with its mean, its spreads and its verdict.
@@ -181,18 +204,15 @@ def settle(
         value: Its place.
         seeds: For each seed its numbers, one per step.
         table: Whose cell it is.
-        chosen: Whether its rounds were chosen by their scores, so that it compares with nothing.
+        barred: Reason why its rounds do not compare with the paper's.
         within: The margin of its verdict in points; default: that of an accuracy.
     """
     ours = summarize(np.array(list(seeds.values())), table.spread)
-    barred = None
     if value.mixed:
         barred = _MIXED
     elif table.shortfall.runs:
         barred = f"{table.shortfall.kind}: {table.shortfall.runs}"
-    elif chosen:
-        barred = _CHOSEN
-    elif value.reference and value.reference.inferred:
+    elif barred is None and value.reference and value.reference.inferred:
         barred = f"setting inferred from this reference: {value.reference.inferred}"
     means = {seed: float(numbers.mean()) for seed, numbers in seeds.items()}
     theirs = value.reference

@@ -286,7 +286,7 @@ def _facts(of: Filled) -> Iterator[Fact]:
     yield from facts("failed", *provenance.failures(runs), severity="warning")
     yield from facts("shortfall", table_facts.shortfall_text(table), severity="warning")
     warning, gaps = table_facts.other_rounds(table, grid)
-    yield from facts("rounds", warning, severity="warning")
+    yield from facts("rounds", warning, table_facts.peaks(table, grid), severity="warning")
     yield from facts("protocol", f"{table_facts.paper_line(table)} Protocol: {table.protocol}.")
     yield from facts("departures", table_facts.departure_count(table, results))
     yield from facts("scores", table_facts.scored_models(table.cells, None if alike else stages))

@@ -28,6 +28,9 @@ CSV_COLUMNS = (
 BESIDE_COLUMNS = ("beside_mean", "beside_std", "beside_n", "beside_rank", "rank")
 """Behind the others: the other suite's mean, spread and seeds, and the row's ranks there and here."""
 
+PEAK_COLUMNS = ("best_mean", "best_std", "lead_mean", "lead_std", "scored_rounds")
+"""Behind these: the best round, its lead over the last one, and the number of scored rounds."""
+
 VERSUS_COLUMNS = (
     *("versus", "versus_difference", "versus_low", "versus_high", "versus_n", "versus_over"),
     *("versus_p", "versus_sign_p", "versus_detectable"),
@@ -56,8 +59,8 @@ def render(
     Args:
         table: What to show.
         format: `csv` is the long form, one line per cell that has a run, done or failed; with a column `read` where
-            the table is not read in the rounds that its suite names, and with `BESIDE_COLUMNS` where another suite's
-            numbers stand beside its own.
+            the table is not read in the rounds that its suite names, with `BESIDE_COLUMNS` where another suite's
+            numbers stand beside its own, and with `PEAK_COLUMNS` where the paper's numbers are best rounds.
         compare: Whether the paper's numbers, differences and verdicts follow the table (always in the CSV).
         width: Characters per line in a terminal; default: the terminal's.
         color: Whether to write ANSI styles; default: if standard output is a terminal. `NO_COLOR` leaves no color.
@@ -161,13 +164,15 @@ def records(tables: Sequence[Table]) -> Iterator[Record]:
     """Records of all cells; the first one has the names of the columns. A part is empty where no table needs it."""
     held = any(table.versus for table in tables)
     besides = any(table.beside for table in tables)
+    peaks = any(value.peak for table in tables for *_, value in table.shown)
     read = any(table.read_as != "last" for table in tables)
     over = any(table.fairness is not None for table in tables)
-    names = (*(["read"] * read), *(BESIDE_COLUMNS * besides), *(OVER_CLIENTS_COLUMNS * over))
+    names = (*(["read"] * read), *(BESIDE_COLUMNS * besides), *(PEAK_COLUMNS * peaks), *(OVER_CLIENTS_COLUMNS * over))
     yield Record(CSV_COLUMNS, VERSUS_COLUMNS * held, names)
     for table in tables:
         for row, head, value in table.shown:
             more: Sequence[object] = (*([table.read_as] * read), *(_besides(value) if besides else ()))
+            more = (*more, *(_peak(value) if peaks else ()))
             more = (*more, *(_over_clients(table, row, head) if over else ()))
             yield Record(_record(table, row, head, value), versus_values(table, row, head) if held else (), more)
 
@@ -177,6 +182,15 @@ def _besides(value: CellValue) -> Sequence[object]:
         return (None,) * len(BESIDE_COLUMNS)
     other = value.beside
     return _short(other.value.mean), _short(other.value.std), other.value.done, other.there, other.here
+
+
+def _peak(value: CellValue) -> Sequence[object]:
+    """Values of `PEAK_COLUMNS`."""
+    if value.peak is None:
+        return (None,) * len(PEAK_COLUMNS)
+    best, lead, (few, most) = value.peak
+    leads = (_short(lead.mean), _short(lead.std)) if lead else (None, None)
+    return _short(best.mean), _short(best.std), *leads, f"{few}-{most}" if few < most else few
 
 
 def _over_clients(table: Table, row: Row, head: ColumnHead) -> Sequence[object]:

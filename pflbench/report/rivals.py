@@ -25,6 +25,7 @@ from pflbench.suite.load import read as read_suite
 OURS = "here"
 THEIRS = "paper's protocol"
 RANK = "rank"
+LAST, BEST, LEAD = "last", "best", "best - last"
 
 
 def suite_beside(table: Expansion) -> Expansion | None:
@@ -134,29 +135,38 @@ def _ranks(grid: Grid, alike: Mapping[Place, tuple[int, ...]], decimals: int) ->
 
 
 def side_by_side(table: Table) -> Table:
-    """The table with two more columns behind each that has something beside it: the other number, and the ranks.
+    """The table with two more columns behind each that has something beside it.
 
+    That is another suite's number and the ranks, or a best round, with the paper's number, and its lead over the last.
     Of the three each has a name below the column's title.
     """
-    if not table.beside:
+    every = (*table.rows, *table.extra)
+    behind: dict[int, tuple[str, ...]] = {}
+    for i in range(len(table.columns)):
+        values = [one for row in every if (one := row.cells[i]) is not None]
+        if any(one.beside for one in values):
+            behind[i] = OURS, THEIRS, RANK
+        elif any(one.peak for one in values):
+            behind[i] = LAST, BEST, LEAD
+    if not behind:
         return table
-    wide = {
-        i
-        for i in range(len(table.columns))
-        if any((one := row.cells[i]) is not None and one.beside for row in (*table.rows, *table.extra))
-    }
 
     def columns() -> Iterable[ColumnHead]:
         for i, head in enumerate(table.columns):
-            words = (OURS, THEIRS, RANK) if i in wide else ()
+            words = behind.get(i, ())
             yield from (replace(head, label=f"{head.label}, {word}".removeprefix(", ")) for word in words)
             if not words:
                 yield head
 
     def cells(row: Row) -> Iterable[CellValue | None]:
         for i, one in enumerate(row.cells):
+            if LAST in behind.get(i, ()):
+                yield replace(one, reference=None, verdict=None) if one else None
+                yield _bare(one.peak.best) if one and one.peak else None
+                yield _bare(one.peak.lead) if one and one.peak and one.peak.lead else None
+                continue
             yield one
-            if i in wide:
+            if i in behind:
                 beside = one.beside if one else None
                 yield _shown(beside, table.decimals)
                 yield CellValue(told=beside.ranks) if beside and beside.ranks else None
@@ -165,6 +175,11 @@ def side_by_side(table: Table) -> Table:
         return tuple(replace(row, cells=tuple(cells(row))) for row in some)
 
     return replace(table, columns=tuple(columns()), rows=rows(table.rows), extra=rows(table.extra))
+
+
+def _bare(value: CellValue) -> CellValue:
+    """The number without the marks and the place of the cell that it stands behind."""
+    return replace(value, method="", best=False, mixed=False, rests_on={}, recent=None, gap=None, done=value.expected)
 
 
 def _shown(beside: Beside | None, decimals: int) -> CellValue | None:

@@ -80,6 +80,18 @@ class Beside(NamedTuple):
         return "" if self.there is None else f"{self.there} → {self.here}"
 
 
+class Peak(NamedTuple):
+    """Best scored round of a cell whose paper prints best rounds, and what it lies above the last, by seed.
+
+    `lead` is None where no run was scored in several rounds: then the last is the best.
+    """
+
+    best: CellValue
+    lead: CellValue | None
+    scored: tuple[int, int]
+    """The fewest and the most rounds that a seed was scored in."""
+
+
 @dataclass(frozen=True)
 class CellValue:
     """A filled cell. `mean` is None if no run is done, the spreads are None below two seeds."""
@@ -108,8 +120,11 @@ class CellValue:
     """Means in other rounds, if the table is not read at the last round."""
     recent: Recent | None = None
     """Statistics of the last scored rounds, if enough were scored and the cell shows the last one."""
+    peak: Peak | None = None
+    """Its best round, if that is what the paper prints and the cell shows the last one."""
     reference: Reference | None = None
     verdict: Verdict | None = None
+    """Comparison with the paper's number: of the best round where there is a `peak`."""
     best: bool = False
     """True if its printed number is the highest of its column, whatever seeds are missing."""
     mixed: bool = False
@@ -155,8 +170,9 @@ class CellValue:
 
     @property
     def difference(self) -> float | None:
-        """Ours minus the paper's."""
-        return None if self.mean is None or self.reference is None else self.mean - self.reference.mean
+        """Ours minus the paper's: of the best round where there is a `peak`."""
+        ours = self.peak.best.mean if self.peak else self.mean
+        return None if ours is None or self.reference is None else ours - self.reference.mean
 
 
 Grid = dict[tuple[str, str], CellValue]

@@ -56,7 +56,7 @@ def departure_count(table: Expansion, results: Path = DEFAULT_RESULTS) -> str:
 
 def scored_models(cells: Sequence[Cell], rows: Mapping[str, Collection[str]] | None = None) -> str:
     """Models whose scores the cells show; `rows`: titles of the rows at each stage, if they are to be named."""
-    rules: dict[str, None] = {}
+    rules: dict[tuple[str, str], dict[str, None]] = {}
     for cell in cells:
         stage, run = cell.stage, cell.needed[0]
         rule = f"{stage} ({models_at(stage, run)})"
@@ -65,14 +65,28 @@ def scored_models(cells: Sequence[Cell], rows: Mapping[str, Collection[str]] | N
             steps = cell.reading.steps or (finetune.steps,)
             mean = "mean of fine-tuning steps" if len(steps) > 1 else "fine-tuning step"
             rule += f", {mean} {ranges(steps)}"
-        rules[f"{rule}: {', '.join(rows[stage])}" if rows else rule] = None
+        rules.setdefault((rule, stage), {})[cell.row.title] = None
+    said = [
+        f"{rule}: {', '.join(_at(stage, rules, some, rows))}" if rows else rule for (rule, stage), some in rules.items()
+    ]
     lasts = sorted({run.scoring.last for cell in cells for run in cell.needed})
     if any(cell.reading.read_as != "last" for cell in cells):
-        return f"Selection: {'; '.join(rules)}."
+        return f"Selection: {'; '.join(said)}."
     when = "after the last round"
     if lasts not in ([], [1]):
         when = f"means of the scores after each of the last {' or '.join(map(str, lasts))} rounds"
-    return f"Selection: {'; '.join(rules)}; {when}, no round or fine-tuning step is selected on test data."
+    return f"Selection: {'; '.join(said)}; {when}, no round or fine-tuning step is selected on test data."
+
+
+def _at(
+    stage: str,
+    rules: Mapping[tuple[str, str], Collection[str]],
+    some: Collection[str],
+    rows: Mapping[str, Collection[str]],
+) -> Collection[str]:
+    """Titles of the rows that a rule is for: all at its stage, unless it is for `some` of the suite's alone."""
+    whole = {title for (_, at), titles in rules.items() if at == stage for title in titles}
+    return some if set(some) < whole else rows[stage]
 
 
 def shortfall_text(table: Expansion) -> str:
@@ -289,6 +303,20 @@ def other_rounds(table: Expansion, grid: Grid) -> tuple[str, list[str]]:
     gaps = grouped((head.name, f"{row.title} {_gap(one, read_as, decimals)}") for row, head, one in there)
     lines = [f"The {word} minus the last round, {at}: {'; '.join(texts)}." for at, texts in gaps.items()]
     return " ".join([*said, *_scored_once(cells)]), lines
+
+
+def peaks(table: Expansion, grid: Grid) -> str:
+    """A warning on best rounds that stand beside last ones; empty without any."""
+    there = [(row, head, value) for row, head, value in _filled(table, grid) if value.peak]
+    if not there:
+        return ""
+    of = [number for *_, value in there if value.peak and value.peak.lead for number in value.peak.scored]
+    chances = f" of {_numbers((min(of), max(of)))}" if of else ""
+    said = (
+        f"Best: each run's best scored round{chances}, chosen on the data that it is scored on, so it is optimistic; "
+        "the paper's numbers are best rounds, and compared with these."
+    )
+    return " ".join([said, *_scored_once([(row, head, value.gap) for row, head, value in there])])
 
 
 def _scored_once(cells: Sequence[tuple[TableRow, ColumnHead, Gap | None]]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from pflbench.running.training import Elsewhere, Outcome, Work
 from pflbench.selection import Selection
 from pflbench.store.code import equals
 from pflbench.store.store import Store
+from pflbench.suite.document import Suite
 from pflbench.suite.expand import Part, parts, with_columns
 from pflbench.suite.load import loaded, standing
 
@@ -27,7 +29,18 @@ def _work_of(parts: Sequence[Part]) -> Work:
         first = {spec.id: cell for cell in reversed(table.cells) for spec in cell.needed}
         for id, cell in first.items():
             asked.setdefault(id, []).append(table.provenance(cell))
-    return Work([spec for table, _ in parts for spec in table.runs], places, with_columns(parts), asked)
+    every: dict[str, int] = {}
+    for table, _ in parts:
+        for cell in table.cells:
+            for spec in cell.needed if cell.every else ():
+                every[spec.id] = math.gcd(cell.every or 0, every.get(spec.id, 0))
+    return Work([spec for table, _ in parts for spec in table.runs], places, with_columns(parts), asked, every=every)
+
+
+def _scored_often(suite: Suite) -> bool:
+    """True if the suite has runs scored after more than its last rounds."""
+    document = suite.document()
+    return bool(document.evaluation.every) or any(isinstance(row.every, int) for row in document.row)
 
 
 def run(
@@ -38,7 +51,8 @@ def run(
     The arguments, errors and `dry` are those of `train` and of `count_datasets`.
     """
     suites = loaded(part.suites, execution.data_dir)
-    if execution.redo != "always" and not execution.evaluate_every:  # else a finished run may have to be trained again
+    again = execution.redo == "always" or execution.evaluate_every or any(map(_scored_often, suites))
+    if not again:  # else a finished run may have to be trained again
         suites = standing(suites, equals(Store(results, mends=not dry)))
     asked = parts([suite for suite in suites if suite.document().row], part)
     missing = count_datasets(suites, part, results, execution, on_event, dry=dry)

@@ -63,6 +63,7 @@ class JobInput:
     names: dict[str, str]
     asked: dict[str, list[dict[str, Any]]]
     before: dict[str, Any]
+    every: dict[str, int]
     results: Path
     execution: Execution
 
@@ -117,7 +118,7 @@ def drain(text: str) -> None:
     put_back = signal.getsignal(ends)
     for places in order.places.values():
         trust.grant_places(places)  # by whoever submitted the job, to train it
-    work = training.Work(order.specs, order.places, order.names, order.asked, order.before)
+    work = training.Work(order.specs, order.places, order.names, order.asked, order.before, order.every)
     with stopping.heeding(ends):
         outcome = training.train(work, order.results, order.execution, _say)
         heard = stopping.heard()
@@ -164,6 +165,7 @@ def submit(work: training.Work, before: Mapping[str, Any], results: Path, execut
         dict(work.names),
         {id: [dict(one) for one in several] for id, several in work.asked.items()},
         dict(before),
+        dict(work.every),
         results.absolute(),
         _in_job(execution),
     )

@@ -49,6 +49,8 @@ class Task:
     """True if a user-supplied method was not held against the contract: provenance."""
     asked: Mapping[str, Mapping[str, object]] = field(default_factory=dict, compare=False)
     """By run id, which suite, profile, row and column asked for it, and for how many rounds: provenance."""
+    every: int | None = None
+    """The suite's interval of rounds after which the runs are scored, too."""
 
     def __str__(self) -> str:
         first, seeds = self.specs[0], ", ".join(str(spec.seed) for spec in self.specs)
@@ -159,6 +161,7 @@ def run_task(task: Task, env: Environment, on_round: OnRound | None = None, lane
     Nothing is returned of runs that were stopped on request: their checkpoint is written.
     """
     started = time.perf_counter()
+    env = replace(env, evaluate_every=env.evaluate_every or task.every)
     trust.grant_places(task.places)  # in a worker, too: whoever made the task has the right to train it
     provenance.checkout()  # remembered now: the checkout may change while this runs
     try:

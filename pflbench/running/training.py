@@ -107,6 +107,12 @@ class Work(NamedTuple):
     """By run id, for each suite that asks for it: where it stands, and what was other than the suite's."""
     before: Mapping[str, Mapping[str, object] | None] | None = None
     """By run id, the provenance of what was stored when the work was given out. None: now."""
+    every: Mapping[str, int] = MappingProxyType({})
+    """By run id, the suite's interval of rounds after which it is scored, too."""
+
+    def interval(self, spec: RunSpec, execution: Execution) -> int | None:
+        """Interval of rounds after which a run is scored, too: the execution's, else the suite's."""
+        return execution.evaluate_every or self.every.get(spec.id)
 
 
 class Handed(NamedTuple):
@@ -171,7 +177,7 @@ def train(
         return asked
     store.check_writable(spec.id for spec in asked.runnable)
     before = _before(asked, store) if work.before is None else work.before
-    settled = _settled(store, before, execution)
+    settled = _settled(store, before, work, execution)
     if not execution.unchecked:
         _hold(asked.runnable, work, on_event)
     keep_requests(store, requests, {spec.id for spec in asked.runnable})
@@ -229,7 +235,9 @@ def _here(handed: Handed) -> tuple[list[Done], list[str]]:
     return dones, []
 
 
-def _settled(store: Store, before: Mapping[str, Mapping[str, object] | None], execution: Execution) -> Settled:
+def _settled(
+    store: Store, before: Mapping[str, Mapping[str, object] | None], work: Work, execution: Execution
+) -> Settled:
     """Says of a run what another process made of it since its provenance was that of `before`."""
 
     def settled(spec: RunSpec) -> Done | None:
@@ -239,7 +247,7 @@ def _settled(store: Store, before: Mapping[str, Mapping[str, object] | None], ex
             return None
         if now.failure is not None:
             return Done(spec, "failed", now.failure, elsewhere=True)
-        often = often_enough(now.provenance, spec, execution.evaluate_every)
+        often = often_enough(now.provenance, spec, work.interval(spec, execution))
         return Done(spec, "done", elsewhere=True) if often else None
 
     return settled
@@ -249,7 +257,7 @@ def _asked(work: Work, store: Store, execution: Execution, on_event: OnEvent) ->
     """Runs of this work that are to be trained now. Raises `PflbenchError` where the store cannot be read."""
     store.list()  # names what is there and not taken: it would be trained again
     by_id = {spec.id: spec for spec in work.specs}
-    states = {id: _state(store, spec, execution.evaluate_every) for id, spec in by_id.items()}
+    states = {id: _state(store, spec, work.interval(spec, execution)) for id, spec in by_id.items()}
     wanted = {"missing": ("missing",), "failed": ("missing", "failed"), "always": ("missing", "failed", "done")}
     todo = [by_id[id] for id, state in states.items() if state in wanted[execution.redo]]
     done, failed = (sum(state == one for state in states.values()) for one in ("done", "failed"))
@@ -297,14 +305,15 @@ def _state(store: Store, spec: RunSpec, evaluate_every: int | None) -> str:
 def tasks(specs: Sequence[RunSpec], work: Work, env: Environment, unchecked: bool) -> list[Task]:
     """Single runs on a CPU; on a GPU, all seeds of a cell together."""
     made_for = {id: several[0] for id, several in work.asked.items()}
-    groups: dict[str, list[RunSpec]] = {}
+    groups: dict[tuple[str, int | None], list[RunSpec]] = {}
     for spec in specs:
-        groups.setdefault(spec.group() if env.execution == "vectorized" else spec.id, []).append(spec)
+        together = spec.group() if env.execution == "vectorized" else spec.id
+        groups.setdefault((together, work.every.get(spec.id)), []).append(spec)
     made = []
-    for group in groups.values():
+    for (_, every), group in groups.items():
         own = work.places.get(group[0].id, {})
         users = names.is_users(names.place("methods", group[0].method.name, own))
-        made.append(Task(tuple(group), own, unchecked and users, made_for))
+        made.append(Task(tuple(group), own, unchecked and users, made_for, every))
     return made
 
 

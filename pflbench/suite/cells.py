@@ -133,6 +133,7 @@ class Cell:
             accuracy; empty without a grid.
         follows: What its runs follow, in words.
         tuned_by: Scored rounds of the trials that chose its tuned values, as far as trials have so many.
+        every: Interval of rounds after which its runs are scored, too; None: none.
     """
 
     row: TableRow
@@ -144,6 +145,7 @@ class Cell:
     choices: tuple[tuple[Choice, ...], ...] = ()
     follows: str = ""
     tuned_by: ReadAs = "last"
+    every: int | None = None
 
     @property
     def stage(self) -> Shown:
@@ -277,6 +279,7 @@ class Expansion:
         locations: By run id, paths of user-supplied code and data; no part of a run's identity.
         extends: The suite file that this one, `path`, extends.
         part: The selection that it expands.
+        paper_round: Scored round of the paper's numbers.
         layer: Notes, departures and the like, which cells look up.
         counted: The columns of a suite of statistics, which has no cells.
     """
@@ -302,6 +305,7 @@ class Expansion:
     path: Path
     extends: Path | None
     part: Selection
+    paper_round: ReadAs = "last"
     layer: Layer = ALONE
     counted: tuple[CountedColumn, ...] = ()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from typing_extensions import Unpack
 
@@ -80,6 +80,7 @@ def expand(
         stages=dict(layout.stages),
         layout=layout,
         shows_spread=layout.spread or document.statistics is not None,
+        paper_round=head.paper_round,
         notes=_notes(every[0].suite, document, rows, columns),
         rows=rows,
         columns=columns,
@@ -164,7 +165,8 @@ def _values(column: ColumnLayers, row: SelectedRow) -> _Values:
     fields = column.settings | ({} if rounds is None else {"rounds": rounds})
     fields["after"], of_links = _links(column, row)
     rule = document.evaluation
-    plain = rule.model_dump(include={"clients", "first", "average", "global_on", "moment", "features"})
+    plain = rule.model_dump(include={"clients", "first", "average", "global_on", "features"})
+    plain["moment"] = row.entry.moment or rule.moment
     last = max(1, min(rule.last, fields["rounds"]))
     fields["scoring"] = Scoring(stages=row.scored, finetune=finetune, last=last, **plain)
     sources = {key: source for key, source in column.sources.items() if key != "rounds" or rounds is None}
@@ -195,9 +197,15 @@ def _cells(column: ColumnLayers, shown: TableColumn, row: SelectedRow) -> list[C
                 choices=choices,
                 follows=_follows(document, row.row, shown),
                 tuned_by=by,
+                every=_interval(row.entry.every, document.evaluation.every),
             )
         )
     return cells
+
+
+def _interval(of_row: int | Literal["last"] | None, of_suite: int | None) -> int | None:
+    """Interval of a row's scored rounds; None: only the last ones."""
+    return None if of_row == "last" else of_row or of_suite
 
 
 def _places(column: ColumnLayers, row: SelectedRow) -> dict[str, str]:

@@ -108,6 +108,10 @@ class SuiteTable(TomlTable):
     """Seeds of every column."""
     spread: Spread
     """Meaning of ±."""
+    paper_round: Literal["last", "best"] = "last"
+    """Scored round of the paper's numbers. `best`: a best and a lead stand behind each number, and the best, not the
+    last, is compared with the paper's.
+    """
     notes: list[Annotated[Note, _short_for("text")]] = Field(default_factory=list)
     """Sentences below the table."""
     extends: str | None = None
@@ -205,6 +209,9 @@ class Report(TomlTable):
     """Fine-tuning steps; 0 is the model before the first."""
 
 
+ScoredMoment = Literal["after-aggregation", "before-aggregation"]
+
+
 class Evaluation(TomlTable):
     """Clients that are scored, and the rule."""
 
@@ -216,12 +223,15 @@ class Evaluation(TomlTable):
     """Number of clients that are scored, in the order of their numbers; by default all."""
     global_on: Literal["clients", "test-set"] = "clients"
     """`clients`: the global model is scored on each client's query. `test-set`: once on the whole test split."""
-    moment: Literal["after-aggregation", "before-aggregation"] = "after-aggregation"
+    moment: ScoredMoment = "after-aggregation"
     """Moment at which personal models are scored: put together after aggregation, or as training leaves them before
     it.
     """
     last: Positive = 1
     """Number of last rounds that are scored; a cell is the mean over them."""
+    every: Positive | None = None
+    """Interval of rounds after which runs are scored, too, unless `--evaluate-every` says another. It changes no run.
+    """
     features: bool = False
     """True stores the mean features of each personal model."""
     mean: Mean = "clients"
@@ -321,6 +331,10 @@ class Row(Settled):
     """Further stages at which its runs are scored, if the method has them; shown or not."""
     rounds: Positive | None = None
     """Number of rounds, instead of the columns'."""
+    every: Positive | Literal["last"] | None = None
+    """Interval of scored rounds, instead of the suite's; `last`: only the last rounds."""
+    moment: ScoredMoment | None = None
+    """Moment at which its personal models are scored, instead of the suite's."""
     after: str | None = None
     """Row from whose last model its runs start, in place of the seed's initial one; it may be after another."""
     hyper: Hyper = Field(default_factory=dict)

@@ -21,7 +21,7 @@ def test_without_runs_nothing_is_decided(cli: Cli) -> None:
     found = cli("claims", "--format", "csv")
     frame = pd.read_csv(io.StringIO(found.out))
     assert set(frame.word) == {"not run", "not in the paper"}
-    assert set(frame.paper) == {"cafeme", "fedec", "pfedvem"}
+    assert set(frame.paper) == {"cafeme", "fedec", "pfedvem", "pfllib"}
     assert list(pb.claims().to_frame().claim) == list(frame.claim)
 
 

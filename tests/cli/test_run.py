@@ -313,3 +313,31 @@ def test_missing_letters_are_those_of_the_columns_source(cli, folder: Path) -> N
     assert "'femnist-letters' is not there" in line and "talwalkarlab/leaf" in line.lower()
     assert str(folder / "data" / "femnist" / "data") in line
     assert "data fetch" not in line and "by_class.zip" not in line, "NIST's files would not help"
+
+
+def test_a_suite_says_how_often_its_runs_are_scored_and_a_row_otherwise(cli, folder: Path) -> None:
+    text = (folder / "tiny.toml").read_text().replace("rounds = 2", "rounds = 3")
+    text = text.replace("[evaluation]\n", "[evaluation]\nevery = 1\n")
+    (folder / "often.toml").write_text(text.replace('method = "ditto"\n', 'method = "ditto"\nevery = "last"\n'))
+    shown = ("-s", "often.toml", "--column", "shards", "--seeds", "0")
+
+    def rounds() -> dict[str, set[int]]:
+        store = Store(folder / "results")
+        runs = [store.read(one.spec.id) for one in store.list()]
+        return {run.spec.method.name: {score.round for score in run.scores} for run in runs}
+
+    assert cli("run", *shown).code == 0
+    assert rounds() == {"fedavg": {1, 2, 3}, "ditto": {3}}
+    assert "2 done, 0 failed before, 0 to do" in cli("run", *shown).out
+    assert cli("run", *shown, "-m", "ditto", "--evaluate-every", "2").code == 0
+    assert rounds() == {"fedavg": {1, 2, 3}, "ditto": {2, 3}}
+
+
+def test_a_finished_run_that_a_suite_wants_scored_more_often_is_trained_again(cli, folder: Path) -> None:
+    assert cli("run", *SHORT, "--seeds", "0").code == 0
+    text = (folder / "tiny.toml").read_text().replace("[evaluation]\n", "[evaluation]\nevery = 1\n")
+    (folder / "often.toml").write_text(text)
+    assert "0 done, 0 failed before, 1 to do" in cli("run", "-s", "often.toml", *SHORT[2:], "--seeds", "0").out
+    store = Store(folder / "results")
+    (run,) = store.list()
+    assert {score.round for score in store.read(run.spec.id).scores} == {1, 2}

@@ -49,3 +49,9 @@ def test_every_command_of_a_tutorial_works(cli: Any, folder: Path, tutorial: Pat
         _, _, _, against, _, ditto, _, stripes = (one.out for one in shown)
         assert "Against FedAvg" in against and "3 seeds" in against
         assert "| ditto" in ditto and "Stripes" in stripes and "FedRep" in stripes
+    if tutorial.stem == "from-pfllib":
+        clients, _, _, _, _, against, best = (one.out for one in shown)
+        assert "6 clients, nobody held out" in clients and "digits" in against
+        numbers = dict(re.findall(r"^(fedavg|fedala|ALA) +│ (.*?) *$", against, re.MULTILINE))
+        assert numbers["ALA"] == numbers["fedala"] != numbers["fedavg"]
+        assert "+0.00 (+0.00 to +0.00)" in against and "The best round minus the last round" in best

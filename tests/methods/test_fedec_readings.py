@@ -36,7 +36,7 @@ from pflbench.engine.client_map import keyed
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.errors import UsageError
-from pflbench.methods.apfl import APFL, Mixed
+from pflbench.methods.apfl import APFL, Mixed, adapted
 from pflbench.methods.base import Batches, Draw, Method, Round
 from pflbench.methods.fedper import FedPer
 from pflbench.methods.fedrep import FedRep
@@ -239,9 +239,9 @@ def test_apfl_rounds_with_an_alpha_that_adapts(released: bool | None, private_in
 def test_an_alpha_that_adapts_stays_between_0_and_1() -> None:
     between, g, alpha = torch.ones(3), torch.full((3,), 100.0), torch.tensor(0.5)
     method = APFL(lr=1.0, adaptive=True)
-    assert method.adapted(alpha, between, g, g) == 0 and method.adapted(alpha, -between, g, g) == 1
+    assert adapted(alpha, between, g, g, method.lr) == 0 and adapted(alpha, -between, g, g, method.lr) == 1
     # Where v is w, alpha shrinks by 2 % of the rate.
-    assert method.adapted(alpha, 0 * between, g, g).item() == pytest.approx(0.5 - 0.02 * 0.5)
+    assert adapted(alpha, 0 * between, g, g, method.lr).item() == pytest.approx(0.5 - 0.02 * 0.5)
 
 
 def test_an_alpha_that_adapts_at_no_rate_is_apfls() -> None:

@@ -19,8 +19,10 @@ from pflbench.engine.batches import support_streams
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.run import Initial
 from pflbench.engine.simulate import Setup, Simulation
-from pflbench.methods.base import Batch, Method, Round
+from pflbench.methods.apfl_apart import APFLApart
+from pflbench.methods.base import Batch, Draw, Method, Round
 from pflbench.methods.class_means import ClassMeans, pooled
+from pflbench.methods.ditto import Ditto
 from pflbench.methods.fedamp import FedAMP
 from pflbench.methods.fedavg import FedAvg
 from pflbench.methods.feddbe import FedDBE, shifted
@@ -30,6 +32,8 @@ from pflbench.methods.fedproto import FedProto, nearest
 from pflbench.methods.fedrod import FedRoD, balanced
 from pflbench.methods.local import Local
 from pflbench.methods.moon import MOON
+from pflbench.methods.per_fedavg_split import PerFedAvgSplit
+from pflbench.methods.pfedme import PFedMe
 from pflbench.spec import RunSpec, Scoring
 from pflbench.testing import tiny_features, tiny_federation, tiny_spec
 
@@ -430,3 +434,106 @@ def test_feddyns_server_moves_twice_as_far_in_the_first_round_whatever_alpha() -
         start = method.init(Initial(NETWORK, 0, torch.device("cpu"), torch.float64), 6)
         found = method.server(start, uploads, torch.ones(3) / 3, Round(0))
         close(found.w, START + 1 + 0.5)
+
+
+# ---- Options of methods that other tables have in another form
+
+
+def entropy(w: Tensor, batch: Rows) -> Tensor:
+    x, y = data(batch)
+    return F.cross_entropy(logits(w, x), y)
+
+
+@EXECUTIONS
+def test_apfl_apart_mixes_two_models_that_train_apart(execution: Any) -> None:
+    w, own = START, {client: (START, torch.tensor(0.6, dtype=torch.float64)) for client in TRAINING}
+    for _ in range(2):
+        sent = []
+        for client in TRAINING:
+            mine, (v, alpha) = w, own[client]
+            for batch in passes(client):
+                at_w, at_v = ((one - down(lambda u: entropy(u, batch), one)[0]) / RATE for one in (mine, v))
+                mine, v = mine - RATE * at_w, v - RATE * at_v
+                slope = (v - mine) @ (alpha * at_v + (1 - alpha) * at_w) + 0.02 * alpha
+                alpha = (alpha - RATE * slope).clamp(0, 1)
+            own[client] = alpha * v + (1 - alpha) * mine, alpha
+            sent.append(mine)
+        w = weighted(sent)
+    run = trained(APFLApart(alpha=0.6, **OPTIONS), execution)
+    close(run.server, w)
+    for client in TRAINING:
+        close(run.states[client].model, own[client][0])
+        close(run.states[client].alpha, own[client][1])
+        assert own[client][1] != 0.6
+
+
+@EXECUTIONS
+def test_apfl_aparts_own_model_alone_is_local_training(execution: Any) -> None:
+    run = trained(APFLApart(adaptive=False, **OPTIONS), execution)
+    local = trained(Local(**OPTIONS), execution, rounds=2)
+    for client in TRAINING:
+        close(run.states[client].model, local.states[client])
+    shared = trained(APFLApart(adaptive=False, alpha=0.0, **OPTIONS), execution, rounds=1)
+    close(weighted([shared.states[client].model for client in TRAINING]), shared.server)
+
+
+@EXECUTIONS
+def test_ditto_by_epochs_takes_both_parts_over_the_same_passes(execution: Any) -> None:
+    w, own, lam = START, dict.fromkeys(TRAINING, START), 0.7
+    for _ in range(2):
+        sent = []
+        for client in TRAINING:
+            mine, v = w, own[client]
+            for batch in passes(client):
+                (v,) = down(lambda u: entropy(u, batch) + lam / 2 * ((u - w) ** 2).sum(), v)
+            for batch in passes(client):
+                (mine,) = down(lambda u: entropy(u, batch), mine)
+            own[client] = v
+            sent.append(mine)
+        w = weighted(sent)
+    run = trained(Ditto(optimizer="sgd", lam=lam, personal_lr=RATE, steps=1, **OPTIONS), execution)
+    close(run.server, w)
+    for client in TRAINING:
+        close(run.states[client].personal, own[client])
+
+
+@EXECUTIONS
+@pytest.mark.parametrize("beta", [None, 0.25, 0.0])
+def test_pfedme_by_epochs_moves_the_server_by_beta(beta: float | None, execution: Any) -> None:
+    w, lam, inner = START, 2.0, 0.01
+    for _ in range(2):
+        sent = []
+        for client in TRAINING:
+            mine = theta = w
+            for batch in passes(client):
+                for _ in range(3):
+                    g = (theta - down(lambda u: entropy(u, batch), theta)[0]) / RATE
+                    theta = theta - inner * (g + lam * (theta - mine))
+                mine = mine - RATE * lam * (mine - theta)
+            sent.append(mine)
+        w = w + (1 if beta is None else beta) * (weighted(sent) - w)
+    method = PFedMe(lam=lam, inner_lr=inner, inner_steps=3, beta=beta, **OPTIONS)
+    scoring = Scoring(clients="training", stages=("personalized",), moment="before-aggregation")
+    made = spec(scoring=scoring)
+    simulation = Simulation([made], [FEDERATION], method, NETWORK, Setup(execution=execution, most_padding=math.inf))
+    simulation.run()
+    close(simulation.runs[0].server, w)
+    assert beta != 0 or torch.equal(w, START)
+
+
+def test_an_amount_is_steps_unless_there_are_epochs() -> None:
+    assert PFedMe(steps=3, batch=7).draws(Round(0)) == (Draw(steps=3, batch=7),)
+    assert PFedMe(steps=3, batch=7, epochs=2, epochwise=True).draws(Round(0)) == (Draw(epochs=2, batch=7),)
+    assert Ditto(steps=3).draws(Round(0)) == (Draw(steps=3),) * 2
+
+
+def test_one_step_on_one_minibatch_of_the_suites_size_makes_a_personal_model() -> None:
+    method = PerFedAvgSplit(batch=20, share=0.5, personal_steps=1, personal_lr=None, inner_lr=RATE)
+    (drawn,) = method.personal_draws()
+    assert drawn == Draw(steps=1, in_passes=True) and method.draws(Round(0)) == (Draw(epochs=5, batch=20),)
+    f, _, cut = client_of([0, 1, 2])
+    x, y = FEDERATION.x[:3].double() / 255, torch.tensor([0, 1, 2])
+    close(
+        method.personalize(f, START, (), cut, round=Round(0)),
+        down(lambda u: F.cross_entropy(logits(u, x), y), START)[0],
+    )

@@ -148,3 +148,44 @@ def test_the_csv_says_how_it_was_read_unless_it_is_the_last_round(build: Build, 
 def test_an_unknown_reading_is_refused(store: Store) -> None:
     with pytest.raises(UsageError, match=r"Unknown reading 'bst'\. Did you mean 'best'"):
         reported(Selection(), store, readable(store), read_as="bst")  # type: ignore[arg-type]
+
+
+def test_where_the_paper_prints_best_rounds_ours_stand_behind_the_last_and_are_compared(
+    build: Build, store: Store, table: Expansion
+) -> None:
+    table = replace(table, paper_round="best")
+    for run, best in zip(table.cells[0].runs, (0.7, 0.705, 0.695), strict=True):
+        store.write(walk(build, run, [best, 0.5]))
+    made = lay_out(table, store)
+    value = cell(made)
+    assert value.peak and value.peak.lead and value.peak.scored == (2, 2)
+    assert (value.mean, value.peak.best.mean, value.peak.lead.mean) == pytest.approx((50, 70, 20))
+    assert value.peak.lead.seeds == {0: pytest.approx(20), 1: pytest.approx(20.5), 2: pytest.approx(19.5)}
+    assert value.verdict.label == "agrees" and value.difference == pytest.approx(0.0)
+    (line,) = [line for line in made.warnings if line.startswith("Best: ")]
+    assert "best scored round of 2, chosen on the data that it is scored on, so it is optimistic" in line
+    shown = render(made, "markdown")
+    heads = [head for text in shown.splitlines() for head in text.split("|") if "Dir 0.3" in head]
+    assert [head.split("Dir 0.3 ")[1].strip() for head in heads[:3]] == ["last", "best", "best - last"]
+    assert "50.0 ± 0.0" in shown and "70.0 ± 0.4" in shown and "20.0 ± 0.4" in shown
+    names, values = (one.split(",") for one in render(made, "csv").splitlines())
+    found = dict(zip(names, values, strict=True))
+    assert (found["best_mean"], found["lead_mean"], found["scored_rounds"]) == ("70.0", "20.0", "2")
+    assert (found["mean"], found["verdict"]) == ("50.0", "agrees")
+    assert cell(lay_out(table, store, "best")).verdict.label == "agrees"
+    assert "which ours is not" in cell(lay_out(table, store, "last-10")).verdict.reason
+
+
+def test_a_last_round_that_was_scored_alone_is_its_best(build: Build, store: Store, table: Expansion) -> None:
+    table = replace(table, paper_round="best")
+    for run, accuracies in zip(table.cells[0].runs, ([0.7, 0.5], [0.6], [0.4, 0.5]), strict=True):
+        store.write(walk(build, run, accuracies))
+    made = lay_out(table, store)
+    value = cell(made)
+    assert value.peak.best.seeds == {0: pytest.approx(70), 1: pytest.approx(60), 2: pytest.approx(50)}
+    assert value.peak.lead.seeds == {0: pytest.approx(20), 2: pytest.approx(0)}
+    assert any("Scored in one round only, which is read: FedAvg (Digits Dir 0.3, seed 1)." in w for w in made.warnings)
+    for run in table.cells[0].runs:
+        store.write(walk(build, run, [0.5]))
+    value = cell(lay_out(table, store))
+    assert value.peak.lead is None and value.peak.best.mean == pytest.approx(50)

@@ -25,7 +25,7 @@ MINIMAL = '[[claim]]\nid = "a"\ntext = "A."\nsource = "Table 1"\nsuite = "cafeme
 
 
 def test_every_paper_has_claims_under_ids_of_its_own() -> None:
-    assert set(files()) == {"cafeme", "fedec", "pfedvem"}
+    assert set(files()) == {"cafeme", "fedec", "pfedvem", "pfllib"}
     assert len({claim.id for claim in CLAIMS}) == len(CLAIMS) > 20
     assert not any("claims" in name for name in available())
 

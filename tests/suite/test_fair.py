@@ -14,7 +14,12 @@ from pflbench.suite.expand import expand
 from pflbench.suite.tuning import searches, tuned_rows
 from pflbench.testing import tiny_features, tiny_federation, tiny_network, tiny_spec
 
-TABLES = {"cafeme-table1-fair": "cafeme", "fedec-table2-fair": "fedec", "pfedvem-table1-fair": "pfedvem"}
+TABLES = {
+    "cafeme-table1-fair": "cafeme",
+    "fedec-table2-fair": "fedec",
+    "pfedvem-table1-fair": "pfedvem",
+    "pfllib-2025-fair": "ditto",
+}
 """The row whose gradients are the budget."""
 SHARED = {"fashion-mnist": 60_000, "cifar10": 50_000, "cifar100": 50_000, "sun397": 12_000}
 ROWS = {"cifar10-1000-2": 50, "femnist-150-3": 200} | {
@@ -23,9 +28,17 @@ ROWS = {"cifar10-1000-2": 50, "femnist-150-3": 200} | {
 """Training rows of a client, where they are not 500; where clients differ the mean, on FEMNIST about that."""
 HEADS_COUNT = {"fedec-table2-fair"}
 """Where heads count as if no features were computed once: the images of most columns are augmented."""
-ALIKE = {"cifar10-100-5", "cifar100-100-20", "cifar10-200", "cifar10-50", "cifar100-50", "fashion-mnist-50"}
+ALIKE = {
+    *("cifar10-100-5", "cifar100-100-20", "cifar10-200", "cifar10-50", "cifar100-50", "fashion-mnist-50"),
+    *("fashion-mnist-pathological", "cifar100-pathological", "cifar100-practical"),
+}
 """Columns in which another one's methods do the same to as many images."""
-UNTUNED = {"cafeme-table1-fair": {"local"}, "fedec-table2-fair": {"local-ft"}, "pfedvem-table1-fair": {"local"}}
+UNTUNED = {
+    "cafeme-table1-fair": {"local"},
+    "fedec-table2-fair": {"local-ft"},
+    "pfedvem-table1-fair": {"local"},
+    "pfllib-2025-fair": set(),
+}
 """Rows without a rate of their own."""
 NOT_COUNTED = {"local", "local-ft"}
 """Rows without a federation, or with all clients in every round."""
@@ -45,7 +58,7 @@ def gradients(run: RunSpec, rows: int, free_heads: bool = True) -> float:
     federation = tiny_federation(0, (4 * rows // 3,) * 8)
     assert len(federation.support[0]) == rows
     (found,) = Simulation(
-        [spec], [federation], method, tiny_network() if run.batches == "static" else tiny_features()
+        [spec], [federation], method, tiny_network() if run.model in ("cnn2", "cnn3") else tiny_features()
     ).count()
     return found.get("client_gradients_most", found["client_gradients"])
 
@@ -58,7 +71,7 @@ def unit(run: RunSpec, rows: int) -> float:
         "ditto": 2 * step,
         "per-fedavg": 4 * step,
         "pfedme": hyper.get("inner_steps", 0) * step,
-        "apfl": 2 * epoch,
+        **dict.fromkeys(("apfl", "apfl-apart", "feddbe", "fedproto", "gpfl", "fedala"), 2 * epoch),
         "pfedbayes": epoch,
     }
     by_epochs = (hyper.get("epochs") is not None and hyper.get("steps") is None) or "base_epochs" in hyper
@@ -96,7 +109,7 @@ def test_the_quick_profile_declares_the_seeds_that_its_table_is_read_with() -> N
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_row_has_the_same_number_of_trials(name: str) -> None:
-    suite, profile, trials = load(name), "quick", 12 if name == "pfedvem-table1-fair" else 20
+    suite, profile, trials = load(name), "quick", 12 if name in ("pfedvem-table1-fair", "pfllib-2025-fair") else 20
     sizes = {}
     for row in tuned_rows(suite):
         for search in searches(suite, row, profile=profile):
