@@ -45,6 +45,8 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "fedcp": "pflbench.methods.fedcp:FedCP",
         "gpfl": "pflbench.methods.gpfl:GPFL",
         "fedamp": "pflbench.methods.fedamp:FedAMP",
+        "fedfomo": "pflbench.methods.fedfomo:FedFomo",
+        "fedpac": "pflbench.methods.fedpac:FedPAC",
         "moon": "pflbench.methods.moon:MOON",
         "feddyn": "pflbench.methods.feddyn:FedDyn",
         "fedproto": "pflbench.methods.fedproto:FedProto",

@@ -56,6 +56,7 @@ OPTIONS = {
     "fedadam momentum": ("fedadam", {**DECAYING, "server_lr": 0.1, "beta1": 0.0}),
     "fedbabu head": ("fedbabu", {**DECAYING, "train_head": True, "personal_epochs": 1, "batch": 7}),
     "fedala layers": ("fedala", {**DECAYING, "eta": 0.5, "layers": 2}),
+    "fedala share": ("fedala", {"share": 0.6, "start_phase": 12}),
     "per-fedavg-split batch": ("per-fedavg-split", {"epochs": 2, "batch": 6, "personal_epochs": 2}),
     "apfl-apart momentum": ("apfl-apart", {**DECAYING, "lr": 0.05}),
     "ditto epochs": ("ditto", {"epochs": 2, "optimizer": "sgd", "lr": 0.05}),
@@ -72,6 +73,8 @@ OPTIONS = {
     "gpfl momentum": ("gpfl", {**DECAYING, "lr": 0.05}),
     "fedcp momentum": ("fedcp", {**DECAYING, "lr": 0.02, "lam": 1.0}),
     "fedamp near": ("fedamp", {**DECAYING, "alpha": 0.1, "lam": 0.1, "sigma": 10.0}),
+    "fedpac pulled": ("fedpac", {**DECAYING, "lam": 5.0, "head_epochs": 2}),
+    "fedfomo half": ("fedfomo", {**DECAYING, "validation": 0.5, "batch": 3}),
 }
 CHANGED = {
     "per-fedavg exact": ("rule",),
@@ -113,6 +116,7 @@ CHANGED = {
     "fedadam momentum": ("server",),
     "fedbabu head": ("draws",),
     "fedala layers": ("state",),
+    "fedala share": ("draws",),
     "per-fedavg-split batch": ("draws",),
     "apfl-apart momentum": ("rule",),
     "ditto epochs": ("draws", "rule"),
@@ -127,6 +131,8 @@ CHANGED = {
     "gpfl momentum": ("rule",),
     "fedcp momentum": ("rule",),
     "fedamp near": ("rule",),
+    "fedpac pulled": ("rule",),
+    "fedfomo half": ("draws",),
 }
 """Aspects of the method that each variant changes: the rule of a local step, the minibatches and phases that are drawn,
 the states of clients, the server's step. A name that is missing is checked in full."""

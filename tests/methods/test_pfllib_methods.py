@@ -23,17 +23,22 @@ from pflbench.methods.apfl_apart import APFLApart
 from pflbench.methods.base import Batch, Draw, Method, Round
 from pflbench.methods.class_means import ClassMeans, pooled
 from pflbench.methods.ditto import Ditto
+from pflbench.methods.fedala import FedALA
 from pflbench.methods.fedamp import FedAMP
 from pflbench.methods.fedavg import FedAvg
 from pflbench.methods.feddbe import FedDBE, shifted
 from pflbench.methods.feddistill import FedDistill
 from pflbench.methods.feddyn import FedDyn
+from pflbench.methods.fedfomo import FedFomo, Trained, mixture
+from pflbench.methods.fedpac import FedPAC, combined, statistics
 from pflbench.methods.fedproto import FedProto, nearest
+from pflbench.methods.fedrep import FedRep
 from pflbench.methods.fedrod import FedRoD, balanced
 from pflbench.methods.local import Local
 from pflbench.methods.moon import MOON
 from pflbench.methods.per_fedavg_split import PerFedAvgSplit
 from pflbench.methods.pfedme import PFedMe
+from pflbench.methods.stack import Stack
 from pflbench.spec import RunSpec, Scoring
 from pflbench.testing import tiny_features, tiny_federation, tiny_spec
 
@@ -360,6 +365,261 @@ def test_fedamps_stack_has_the_uploads_that_came_and_empty_rows_without_weight()
     assert found.there.tolist() == [1, 1, 0] and torch.equal(found.rows[0], START), "sorted by their sums"
     mixed = FedAMP(sigma=1e18, alpha=5e17).mixture(START, found)
     close(mixed, START + 0.5)
+
+
+# ---- FedFomo
+
+
+def divided(client: int) -> tuple[list[Rows], Rows]:
+    """The first 80 % of a client's minibatches, for each pass, and the rows of the others."""
+    cut = support_streams(FEDERATION, spec())[client].batches  # type: ignore[union-attr]
+    first = int(0.8 * len(cut))
+    return cut[:first] * OPTIONS["epochs"], np.concatenate(cut[first:])
+
+
+@EXECUTIONS
+def test_fedfomo_starts_from_the_models_that_lower_its_validation_loss(execution: Any) -> None:
+    stack, own, starts = list[Tensor](), dict.fromkeys(TRAINING, START), dict.fromkeys(TRAINING, START)
+    several = 0
+    for _ in range(3):
+        made = {}
+        for client in TRAINING:
+            (training, validation), old, w = divided(client), starts[client], own[client]
+            x, y = data(validation)
+            gains = [F.cross_entropy(logits(old, x), y) - F.cross_entropy(logits(other, x), y) for other in stack]
+            omega = [
+                max(0.0, (g / ((other - old).norm() + 1e-5)).item()) for g, other in zip(gains, stack, strict=True)
+            ]
+            several += sum(one > 0 for one in omega) > 1
+            if sum(omega) > 0:
+                w = sum((k / sum(omega) * other for k, other in zip(omega, stack, strict=True)), torch.zeros_like(w))
+            starts[client] = w
+            for batch in training:
+                x, y = data(batch)
+                (w,) = down(lambda v: F.cross_entropy(logits(v, x), y), w)
+            made[client] = w
+        own, stack = made, list(made.values())
+    assert several
+    run = trained(FedFomo(**OPTIONS), execution, rounds=3)
+    for client in TRAINING:
+        close(run.states[client].w, own[client])
+        close(run.states[client].old, starts[client])
+
+
+def test_fedfomos_weights_are_gains_over_distances() -> None:
+    def start(models: list[list[float]], there: list[float], old: list[float], own: list[float]) -> list[float]:
+        """Start of a client whose validation loss is a model's first entry."""
+        rows, kept = torch.tensor(models, dtype=torch.float64), Trained(*torch.tensor([own, old], dtype=torch.float64))
+        return mixture(Stack(rows, torch.tensor(there).double()), kept, kept.old[0] - rows[:, 0]).tolist()
+
+    old, own = [3.0, 0.0], [9.0, 9.0]
+    assert start([old, old], [1, 1], old, own) == own, "no model is better"
+    assert start([[4.0, 0.0], [5.0, 0.0]], [1, 1], old, own) == own, "all are worse"
+    assert start([[4.0, 0.0], [2.0, 7.0]], [1, 1], old, own) == [2.0, 7.0], "one is better"
+    assert start([[4.0, 0.0], [2.0, 7.0]], [1, 0], old, own) == own, "a row that is not there has no weight"
+    near, far = [2.0, 0.0], [2.0, 24**0.5]  # at distances of 1 and 5
+    weights = 1 / (1 + 1e-5), 1 / (5 + 1e-5)
+    expected = [2.0, 24**0.5 * weights[1] / sum(weights)]
+    assert start([near, far], [1, 1], old, own) == pytest.approx(expected, rel=1e-12)
+
+
+@EXECUTIONS
+def test_fedfomo_of_one_client_is_local_training_on_the_first_part(execution: Any) -> None:
+    training, validation = divided(2)
+    alone = replace(FEDERATION, training=np.array([False, False, True, False, False]))
+    first = np.concatenate(training[: len(training) // 2])
+    assert len(first) > len(validation) > 0 and not set(first) & set(validation)
+    cut = replace(alone, support=(*alone.support[:2], first, *alone.support[3:]))
+    runs = []
+    for method, federation in ((FedFomo(**OPTIONS), alone), (Local(**OPTIONS), cut)):
+        simulation = Simulation([spec(cohort=1, rounds=3)], [federation], method, NETWORK, Setup(execution=execution))
+        simulation.run()
+        runs.append(simulation.runs[0])
+    close(runs[0].states[2].w, runs[1].states[2])
+
+
+# ---- FedPAC
+
+
+def on_the_simplex(q: Tensor) -> Tensor:
+    """Minimize a^T q a over weights that sum to one: the best of the minima on all subsets."""
+    best, least = torch.zeros(len(q), dtype=q.dtype), math.inf
+    for mask in range(1, 2 ** len(q)):
+        chosen = [i for i in range(len(q)) if mask >> i & 1]
+        part = torch.linalg.solve(q[chosen][:, chosen], torch.ones(len(chosen), dtype=q.dtype))
+        a = torch.zeros(len(q), dtype=q.dtype)
+        a[chosen] = part / part.sum()
+        if a.min() >= 0 and (value := (a @ q @ a).item()) < least:
+            best, least = a, value
+    return best
+
+
+@EXECUTIONS
+@pytest.mark.parametrize("lam", [0.0, 0.8])
+def test_fedpac_is_its_losses_and_the_combination_of_heads(lam: float, execution: Any) -> None:
+    def combination(client: int) -> Tensor:
+        own = kept[client]
+        q = torch.diag(torch.stack([v for _, v, _ in sent])) + torch.stack(
+            [torch.stack([((own - a) * (own - b)).sum() for _, _, a in sent]) for _, _, b in sent]
+        )
+        found = on_the_simplex(q)
+        used.append(sorted(found.tolist()))
+        return sum((k * head for k, (head, _, _) in zip(found, sent, strict=True) if k >= 1e-3), 0 * START[HEAD])
+
+    w, known, used = START, dict[int, Tensor](), list[list[float]]()
+    sent: list[tuple[Tensor, Tensor, Tensor]] = []
+    kept = dict.fromkeys(TRAINING, torch.zeros(C, D, dtype=torch.float64))
+    for _ in range(3):
+        heads = {client: combination(client) if sent else START[HEAD] for client in TRAINING}
+        bases, prototypes, sent = [], [], []
+        for client in TRAINING:
+            batches, head, base = support_streams(FEDERATION, spec())[client].batches, heads[client], w[BASE]  # type: ignore[union-attr]
+            x, y = data(np.concatenate(batches))
+            z, n = features(w, x), len(y)
+            shares = {c: (y == c).sum().item() / n for c in range(C)}
+            mu = {c: z[y == c].mean(0) if (y == c).any() else torch.zeros_like(z[0]) for c in range(C)}
+            spread = sum(shares[c] * ((z[y == c] ** 2).sum(1).mean()) for c in range(C) if (y == c).any())
+            v = (spread - sum(shares[c] ** 2 * (mu[c] ** 2).sum() for c in range(C))) / n
+            kept[client] = torch.stack([shares[c] * mu[c] for c in range(C)])
+            for batch in batches:
+                x, y = data(batch)
+                (head,) = down(lambda h: F.cross_entropy(logits(torch.cat([base, h]), x), y), head)
+            for batch in batches * 2:
+                x, y = data(batch)
+
+                def loss(part: Tensor, x: Tensor = x, y: Tensor = y, head: Tensor = head) -> Tensor:
+                    whole = torch.cat([part, head])
+                    rows = [
+                        (f - known[c]).pow(2).mean()
+                        for f, c in zip(features(whole, x), y.tolist(), strict=True)
+                        if c in known
+                    ]
+                    return F.cross_entropy(logits(whole, x), y) + lam * sum(rows, torch.zeros(()).double()) / len(y)
+
+                (base,) = down(loss, base)
+            x, y = data(np.concatenate(batches))
+            prototypes.append(means([(features(torch.cat([base, head]), x), y)]))
+            bases.append(base)
+            sent.append((head, v, kept[client]))
+        known, w = pooled_slowly(prototypes), torch.cat([weighted(bases), START[HEAD]])
+    assert all(weights[-1] > weights[0] + 0.02 for weights in used), "no mean of all heads"
+    method = FedPAC(lam=lam, base_epochs=2, lr=RATE)
+    run = trained(method, execution, rounds=3)
+    close(run.server.w, w)
+    f = LoopObjective(Task(NETWORK, FEDERATION.x))
+    for client in TRAINING:
+        close(run.states[client], kept[client].flatten())
+        mine = method.personalize(f, run.server, run.states[client], round=Round(3))
+        close(mine[HEAD], combination(client))
+    for c in range(C):
+        close(run.server.known.means[c], known[c])
+
+
+@EXECUTIONS
+@pytest.mark.parametrize("kind", ["static", "reshuffled"])
+def test_fedpac_of_one_client_without_a_pull_is_fedrep(kind: Any, execution: Any) -> None:
+    alone = replace(FEDERATION, training=np.array([False, False, True, False, False]))
+    options: dict[str, Any] = {"base_epochs": 2, "lr": RATE, "momentum": 0.5, "weight_decay": 0.01}
+    runs = []
+    for method in (FedPAC(lam=0.0, **options), FedRep(head_epochs=1, **options)):
+        one = spec(cohort=1, rounds=3, batches=kind)
+        simulation = Simulation([one], [alone], method, NETWORK, Setup(execution=execution))  # type: ignore[arg-type]
+        simulation.run()
+        runs.append(simulation.runs[0])
+    close(runs[0].server.w, runs[1].server)
+    close(runs[0].server.heads.rows[0, : HEAD.stop - HEAD.start], runs[1].states[2])
+
+
+def test_fedpacs_heads_are_those_of_clients_alike() -> None:
+    generator = torch.Generator().manual_seed(0)
+    heads = torch.randn(4, 5, generator=generator, dtype=torch.float64)
+
+    def found(v: list[float], h: list[list[float]], there: list[float], own: list[float]) -> Tensor:
+        statistics = torch.tensor([[one, *of] for one, of in zip(v, h, strict=True)], dtype=torch.float64)
+        stack = Stack(torch.cat([heads, statistics], 1), torch.tensor(there, dtype=torch.float64))
+        return combined(stack, torch.tensor(own, dtype=torch.float64))
+
+    same = [[1.0, 2.0]] * 4
+    close(found([0.3] * 4, same, [1.0] * 4, same[0]), heads.mean(0))
+    close(found([0.3] * 4, same, [1.0, 1.0, 0.0, 0.0], same[0]), heads[:2].mean(0))
+    far = [[1.0, 2.0], [1e4, 0.0], [0.0, 1e4], [1e4, 3e4]]
+    torch.testing.assert_close(found([0.3] * 4, far, [1.0] * 4, far[0]), heads[0], rtol=0, atol=1e-6)
+    close(found([1.0, 3.0, 1.0, 1.0], same, [1.0, 1.0, 0.0, 0.0], same[0]), 0.75 * heads[0] + 0.25 * heads[1])
+    rare = found([1.0, 1999.0, 1.0, 1.0], same, [1.0, 1.0, 0.0, 0.0], same[0])
+    close(rare, heads[0] * 1999 / 2000)  # a weight of 1 / 2000 is left out, and the other stays as it is
+
+
+def test_fedpacs_statistics_are_of_real_rows_and_a_client_of_one_class_has_them() -> None:
+    generator = torch.Generator().manual_seed(1)
+    z = torch.randn(6, D, generator=generator, dtype=torch.float64)
+    mask = torch.tensor([True] * 4 + [False] * 2)
+    v, h = statistics(z, Batch(torch.arange(6), torch.tensor([1] * 6), mask), C)
+    mu = z[:4].mean(0)
+    close(h.view(C, D), torch.stack([torch.zeros_like(mu), mu, torch.zeros_like(mu)]))
+    close(v, ((z[:4] - mu) ** 2).sum(1).mean() / 4)
+
+
+# ---- FedALA's share and start phase
+
+
+@EXECUTIONS
+@pytest.mark.parametrize(("kind", "steady"), [("static", 2.12e-3), ("reshuffled", 0.0256)])
+def test_fedalas_weights_pass_over_a_part_until_their_loss_is_steady(
+    kind: Any, steady: float, execution: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pflbench.methods.fedala.STEADY", steady)
+    method = FedALA(eta=2.0, share=0.6, start_phase=14, **OPTIONS)
+    streams = support_streams(FEDERATION, spec(batches=kind))
+    last = NETWORK.layout.last(1)
+    w, made = START, []
+    own = dict.fromkeys(TRAINING, (START, torch.ones_like(START[last])))
+    for round in range(3):
+        sent = []
+        for client in TRAINING:
+            (training, *passes), _ = streams[client].draw(method.draws(Round(round)), 0, "round", round)
+            assert len(passes) == (14 if round == 1 else 1)
+            (model, weights), losses = own[client], []
+            for batches in passes:
+                for batch in batches:
+                    x, y = data(batch)
+                    leaf = weights.clone().requires_grad_()
+                    theta = torch.cat([w[: last.start], model[last] + (w - model)[last] * leaf])
+                    (g,) = torch.autograd.grad(F.cross_entropy(logits(theta, x), y), leaf)
+                    weights = (weights - 2.0 * g).clip(0, 1)
+                mine = torch.cat([w[: last.start], model[last] + (w - model)[last] * weights])
+                seen = [F.cross_entropy(logits(mine, x), y).item() for x, y in map(data, batches)]
+                losses.append(float(np.mean(seen)))
+                if len(losses) >= 10 and np.std(losses[-10:]) < steady:
+                    break
+            made.append(len(losses))
+            for batch in training:
+                x, y = data(batch)
+                (mine,) = down(lambda v: F.cross_entropy(logits(v, x), y), mine)
+            sent.append(mine)
+            own[client] = mine, weights
+        w = weighted(sent)
+    assert len({*made[3:6]}) == 3, "clients of one stack stop after different passes"
+    simulation = Simulation(
+        [spec(batches=kind, rounds=3)], [FEDERATION], method, NETWORK, Setup(execution=execution, most_padding=math.inf)
+    )
+    simulation.run()
+    (run,) = simulation.runs
+    close(run.server, w)
+    for client in TRAINING:
+        close(run.states[client][1], own[client][1])
+
+
+@EXECUTIONS
+def test_fedala_with_all_data_and_one_pass_is_the_same_bit_for_bit(execution: Any) -> None:
+    plain, same = FedALA(**OPTIONS), FedALA(share=1.0, start_phase=1, **OPTIONS)
+    runs = [trained(method, execution, rounds=3) for method in (plain, same)]
+    assert torch.equal(runs[0].server, runs[1].server)
+    one, other = (trained(method, execution, rounds=3) for method in (FedALA(share=0.6, **OPTIONS), plain))
+    assert not torch.equal(one.server, other.server)
+    still = FedALA(eta=0.0, share=0.5, start_phase=12, **OPTIONS)
+    assert torch.equal(
+        trained(still, execution, "personalized", 3).server, trained(FedAvg(**OPTIONS), execution, "global", 3).server
+    )
 
 
 # ---- MOON, FedDyn
