@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 def claims(
     which: Annotated[
         list[str] | None,
-        typer.Argument(help="Papers (cafeme, fedec, pfedvem, pfllib), claims by id, or .toml files (default: all papers)."),
+        typer.Argument(
+            help="Papers (cafeme, fedec, pfedvem, pfllib), claims by id, or .toml files (default: all papers)."
+        ),
     ] = None,
     profile: Annotated[
         str, option("--profile", help="Profile of the runs; one other than paper decides nothing about the paper.")

@@ -37,7 +37,9 @@ def minimum(q: Float[Tensor, "n n"], there: Float[Tensor, "n"]) -> Float[Tensor,
         h = q + torch.diag_embed(torch.where(real, z / inside, 1))
         # Newton's step of  Q a - y - z = 0,  a z = target,  sum a = 1;  y, which is linear, comes out with it.
         right = torch.stack([torch.where(real, target / inside, 0) - q @ a, one], -1)
-        by_target, by_sum = torch.cholesky_solve(right, torch.linalg.cholesky_ex(h).L).unbind(-1)
+        root = torch.linalg.cholesky_ex(h).L  # and two triangular systems, which a CUDA graph can record
+        half = torch.linalg.solve_triangular(root, right, upper=False)
+        by_target, by_sum = torch.linalg.solve_triangular(root.mT, half, upper=True).unbind(-1)
         da = by_target - by_target.sum() / by_sum.sum() * by_sum
         dz = torch.where(real, (target - z * da) / inside, 0) - z
         length = torch.minimum(reach(a, da), reach(z, dz))

@@ -523,7 +523,7 @@ def test_fedpac_of_one_client_without_a_pull_is_fedrep(kind: Any, execution: Any
     runs = []
     for method in (FedPAC(lam=0.0, **options), FedRep(head_epochs=1, **options)):
         one = spec(cohort=1, rounds=3, batches=kind)
-        simulation = Simulation([one], [alone], method, NETWORK, Setup(execution=execution))  # type: ignore[arg-type]
+        simulation = Simulation([one], [alone], method, NETWORK, Setup(execution=execution))
         simulation.run()
         runs.append(simulation.runs[0])
     close(runs[0].server.w, runs[1].server)
