@@ -42,6 +42,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "fedrep": "pflbench.methods.fedrep:FedRep",
         "fedrod": "pflbench.methods.fedrod:FedRoD",
         "feddbe": "pflbench.methods.feddbe:FedDBE",
+        "fedcp": "pflbench.methods.fedcp:FedCP",
         "gpfl": "pflbench.methods.gpfl:GPFL",
         "fedamp": "pflbench.methods.fedamp:FedAMP",
         "fedfomo": "pflbench.methods.fedfomo:FedFomo",

@@ -71,6 +71,7 @@ OPTIONS = {
     # Its personal features are others than the initial ones from the first local update on, which is a detour.
     "gpfl": ("gpfl", {"lr": 0.2}),
     "gpfl momentum": ("gpfl", {**DECAYING, "lr": 0.05}),
+    "fedcp momentum": ("fedcp", {**DECAYING, "lr": 0.02, "lam": 1.0}),
     "fedamp near": ("fedamp", {**DECAYING, "alpha": 0.1, "lam": 0.1, "sigma": 10.0}),
     "fedpac pulled": ("fedpac", {**DECAYING, "lam": 5.0, "head_epochs": 2}),
     "fedfomo half": ("fedfomo", {**DECAYING, "validation": 0.5, "batch": 3}),
@@ -128,6 +129,7 @@ CHANGED = {
     "moon momentum": ("rule",),
     "feddyn momentum": ("rule",),
     "gpfl momentum": ("rule",),
+    "fedcp momentum": ("rule",),
     "fedamp near": ("rule",),
     "fedpac pulled": ("rule",),
     "fedfomo half": ("draws",),

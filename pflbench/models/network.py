@@ -57,7 +57,8 @@ class Network:
     `gradient`: the gradient of one client's loss derived by hand, where it beats autograd on a CPU (None: autograd).
     `features`: the base alone, from images to `width` features, where the head is one linear layer `head.out` on them
     (`with_linear_head` builds such a network); None, and a width of 0, where the head is more than that.
-    `drops`: whether it has dropout. `mixes`: whether it is `batchwise` (None: the parameters' names tell).
+    `drops`: whether training draws random numbers (dropout, the noise of FedCP's policy). `mixes`: whether it is
+    `batchwise` (None: the parameters' names tell).
     `initial`: the initial values of (seed, k) in the vector's order, where the parameters do not say how to draw them.
     """
 
@@ -159,8 +160,11 @@ class Network:
     def extended(self, added: tuple[Parameter, ...], forward: Forward, features: Forward) -> Network:
         """This network of a base and a linear head, with further parts between the two and passes that use them.
 
-        Base and head begin as in this network; each further part has the random stream of its own name.
+        Base and head begin as in this network; each further part has the random stream of its own name. Raises
+        `UsageError` if this network has dropout, which `forward` would leave out.
         """
+        if self.drops:
+            raise UsageError("This method needs a network without dropout.")
         streams = {p.part: p.part for p in added}
         between, place = Network(added, forward, self.shape, self.classes, streams=streams), self.layout.part("head")
 

@@ -94,10 +94,17 @@ class Ops:
         What is dropped depends on the batch's key, the row's place in the batch, and the feature alone. One such layer
         a network.
         """
+        drawn = self.uniform(x, "dropout")
+        return x if drawn is None else x * (drawn > rate) / (1 - rate)
+
+    def uniform(self, x: Tensor, name: str) -> Tensor | None:
+        """Uniform random numbers in (0, 1) of this name, one for each entry of the features x; None in tests.
+
+        A number depends on the batch's key, the row's place in the batch, and the feature alone.
+        """
         if self.key is None:
-            return x
-        drawn = noise.uniform(self.key, ("dropout",), x.shape[-2] * x.shape[-1], x.dtype).view_as(x)
-        return x * (drawn > rate) / (1 - rate)
+            return None
+        return noise.uniform(self.key, (name,), x.shape[-2] * x.shape[-1], x.dtype).view_as(x)
 
     def labelled(self, x: Tensor, labels: Tensor, classes: int) -> Tensor:
         """Features with each row's one-hot label behind them."""

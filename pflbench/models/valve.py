@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from pflbench.errors import UsageError
 from pflbench.models.network import Gate, Network, linear_parameters
 from pflbench.models.ops import Ops
 from pflbench.vector import Parameter
@@ -13,8 +12,6 @@ from pflbench.vector import Parameter
 
 def with_valve(base: Network) -> Network:
     """The network with a valve and its conditional input between features and head. Refuses dropout."""
-    if base.drops:
-        raise UsageError("GPFL needs a network without dropout.")
     plain, width, maps = base.features, base.width, ("valve.gamma", "valve.beta")
     assert plain is not None, "the head is one linear layer"
     weight, bias = (p.name for p in base.parameters if p.part == "head")
