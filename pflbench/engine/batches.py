@@ -35,15 +35,20 @@ WALKED: tuple[Span, ...] = ((0.5, 1.0), (0.0, 0.5), None)
 """Parts of a client's data that static `steps` may be of: the cursor knows where a walk through each of them stands."""
 
 
+def whole(number: float) -> int:
+    """The number rounded down; one that rounding errors bring just below an integer is that integer."""
+    return math.floor(number + 1e-9)
+
+
 def part_of(items: Sequence[Item], part: Span, place: Callable[[], float]) -> Sequence[Item]:
     """A part of these items as `Draw.part` says; `place` draws a random one's, in [0, 1)."""
     if part is None:
         return items
     count = len(items)
     if isinstance(part, tuple):
-        first, last = (math.floor(share * count) for share in part)
+        first, last = (whole(share * count) for share in part)
     else:
-        size = max(1, math.floor(part * count))
+        size = max(1, whole(part * count))
         first = math.floor(place() * (count - size + 1))
         last = first + size
     return items[first:last] or items

@@ -143,4 +143,4 @@ def combined(heads: Stack, h: Float[Tensor, "statistics"]) -> Head:
     size = heads.rows.shape[-1] - h.shape[-1] - 1
     off = (h - heads.rows[:, size + 1 :]).double()
     alpha = minimum(torch.diag_embed(heads.rows[:, size].double()) + off @ off.mT, heads.there).to(h.dtype)
-    return torch.where(alpha < LEAST_WEIGHT, 0, alpha) @ heads.rows[:, :size]
+    return torch.where(alpha < min(LEAST_WEIGHT, 0.5 / len(alpha)), 0, alpha) @ heads.rows[:, :size]

@@ -33,7 +33,9 @@ class LocalSteps:
 class StepsOrPasses(LocalSteps):
     """Hyperparameters `steps` and `epochs` of local updates that are a number of minibatches, or passes."""
 
-    epochs: int | None = hyper(None, "Passes over all minibatches, in place of `steps`; none: `steps`.", least=0)
+    epochs: int | None = hyper(
+        None, "Epochs of a local update; none: `steps` or, where these are none, the method's own number.", least=0
+    )
 
     def amount(self, batch: int | None = None, in_passes: bool = False) -> Draw:
         """Draw of `epochs` passes or, where `epochs` is None, of `steps` minibatches."""

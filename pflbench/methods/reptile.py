@@ -28,7 +28,7 @@ class EpochsOrSteps(OwnBatch):
 
     steps: int | None = hyper(None, "Minibatches of a local update, in place of epochs; none: epochs.", least=0)
     epochs: int | None = hyper(
-        None, "Epochs of an inner update; none: the method's own, unless `steps` are given.", least=0
+        None, "Epochs of a local update; none: `steps` or, where these are none, the method's own number.", least=0
     )
 
     def __post_init__(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from pflbench.report.rivals import BEST, LAST
 from pflbench.report.statistics import Interval
 from pflbench.report.table import Against, CellValue, Fairness, Row, Table, Versus
 from pflbench.report.text import NONE, between, cell, difference_text, glyph, number, paper_number, ranges
@@ -54,7 +55,8 @@ def _comparison(table: Table) -> Appendix:
             NONE if value.difference is None else difference_text(value.difference, value.verdict, table.decimals)
         )
         verdict = _judged(value, value.verdict, notes) if value.verdict else NONE
-        lines.append((row.title, head.name, cell(value, table.decimals), paper, difference, verdict))
+        name = f"{head.name.removesuffix(f', {LAST}').removesuffix(f' {LAST}')} {BEST}" if value.peak else head.name
+        lines.append((row.title, name, cell(value.compared, table.decimals), paper, difference, verdict))
     judged = any(value.verdict and value.verdict.label in COMPARED for *_, value in table.shown)
     said = [f"Verdicts: {RULE}."] if judged else []
     said += [f"[{mark}] {reason}" for reason, mark in notes.items()]

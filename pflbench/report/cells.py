@@ -34,7 +34,7 @@ from pflbench.suite.schema import Spread
 
 _MIXED = "the column mixes data or method versions (see †)"
 _CHOSEN = "ours is each run's best round, chosen on the data that it is scored on"
-_THEIRS_CHOSEN = "the paper's is each run's best round, which ours is not"
+THEIRS_CHOSEN = "the paper's is each run's best round, which ours is not"
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def _other_rounds(reading: Reading, table: Expansion) -> str | None:
     """Reason why the rounds that are read are not those of the paper's numbers; None: they are."""
     if (reading.read_as == "best") == (table.paper_round == "best"):
         return None
-    return _CHOSEN if reading.read_as == "best" else _THEIRS_CHOSEN
+    return _CHOSEN if reading.read_as == "best" else THEIRS_CHOSEN
 
 
 def _over_rounds(value: CellValue, results: Sequence[RunResult], reading: Reading, table: Expansion) -> CellValue:
@@ -186,7 +186,7 @@ def _with_peak(value: CellValue, results: Sequence[RunResult], reading: Reading,
     if other:
         above = {seed: np.array([other.best[seed] - other.last[seed]]) for seed in other.best}
         lead = settle(replace(value, reference=None), above, table)
-    peak = Peak(best, lead, other.scored if other else (1, 1))
+    peak = Peak(best, lead, *((other.scored, float(np.median([*other.at.values()]))) if other else ((1, 1), None)))
     return replace(value, peak=peak, gap=other, verdict=best.verdict)
 
 

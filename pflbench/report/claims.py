@@ -236,7 +236,7 @@ def _apart(cells: Iterable[Cell], of: Expansion, shelf: Shelf) -> Iterator[tuple
     """Cells that differ from the paper's numbers, by row and column title, each with its difference in points."""
     for cell in cells:
         printed, seeds = cell.reference, [*by_seed(cell, shelf).values()]
-        if printed is None or printed.inferred or of.shortfall.runs:
+        if printed is None or printed.inferred or of.shortfall.runs or of.paper_round != "last":
             continue
         if verdict(seeds, printed, of.spread, of.layout.decimals).label == "differs":
             yield f"{cell.row.title}, {cell.column.setting}", sum(seeds) / len(seeds) - printed.mean

@@ -10,7 +10,7 @@ from pflbench.names import without_folder
 from pflbench.report import text
 from pflbench.report.extra_rows import EXTRA
 from pflbench.report.facts import facts
-from pflbench.report.table import Row, Table
+from pflbench.report.table import CellValue, Row, Table
 from pflbench.report.text import grouped, number
 from pflbench.report.verdict import COMPARED, GLYPHS, Label
 
@@ -46,9 +46,14 @@ def without_paper(table: Table) -> Table:
     """The table without the paper's numbers and verdicts."""
 
     def cells(row: Row) -> Row:
-        return replace(row, cells=tuple(value and replace(value, reference=None, verdict=None) for value in row.cells))
+        return replace(row, cells=tuple(value and _unprinted(value) for value in row.cells))
 
     return replace(table, rows=tuple(map(cells, table.rows)), extra=tuple(map(cells, table.extra)))
+
+
+def _unprinted(value: CellValue) -> CellValue:
+    peak = value.peak and value.peak._replace(best=_unprinted(value.peak.best))
+    return replace(value, reference=None, verdict=None, peak=peak)
 
 
 def filled(table: Table) -> Table:

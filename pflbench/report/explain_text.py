@@ -119,6 +119,12 @@ def _numbers(of: Explanation) -> list[str]:
     elif not of.table.published:
         paper = "none has this table"
     lines = [f"pflbench  {ours}", f"Paper     {paper}"]
+    if of.last is not None and of.last.peak is not None and of.last.mean is not None:
+        chances = of.last.peak.scored[1]
+        lines.append(
+            f"Both are best rounds, ours of {count(chances, 'scored round')}: chosen on test data, so optimistic. Our "
+            f"last round: {of.printed(of.last.mean, of.last.spread)}."
+        )
     if value.verdict is not None:
         suspect = "" if value.verdict.suspect is None else f", {SUSPECT}"
         later = value.judged.removeprefix(value.verdict.label)

@@ -11,7 +11,7 @@ import numpy as np
 
 from pflbench.commands import public_folder
 from pflbench.report import provenance, table_facts
-from pflbench.report.cells import SeedScores, fill_cell, read_seeds, settle
+from pflbench.report.cells import THEIRS_CHOSEN, SeedScores, fill_cell, read_seeds, settle
 from pflbench.report.compact import rows_of
 from pflbench.report.extra_rows import extra
 from pflbench.report.facts import Fact, facts
@@ -287,9 +287,12 @@ def _facts(of: Filled) -> Iterator[Fact]:
     yield from facts("shortfall", table_facts.shortfall_text(table), severity="warning")
     warning, gaps = table_facts.other_rounds(table, grid)
     yield from facts("rounds", warning, table_facts.peaks(table, grid), severity="warning")
+    yield from facts("rounds", *table_facts.best_rounds(table, grid))
     yield from facts("protocol", f"{table_facts.paper_line(table)} Protocol: {table.protocol}.")
     yield from facts("departures", table_facts.departure_count(table, results))
-    yield from facts("scores", table_facts.scored_models(table.cells, None if alike else stages))
+    yield from facts(
+        "scores", table_facts.scored_models(table.cells, None if alike else stages, best=table.paper_round == "best")
+    )
     yield from facts(
         "seeds", table_facts.seed_line(table.cells, grid.values(), table.spread if table.shows_spread else None)
     )
@@ -350,6 +353,11 @@ def _mark_best(grid: Grid, table: Expansion) -> None:
             top = max(rounded.values())
             for place, mean in rounded.items():
                 grid[place] = replace(grid[place], best=mean == top)
+        peaks = {place: peak for place in rounded if (peak := grid[place].peak)}
+        highest = {place: round(peak.best.mean or 0.0, table.layout.decimals) for place, peak in peaks.items()}
+        for place, peak in peaks.items() if len(peaks) > 1 else ():
+            best = replace(peak.best, best=highest[place] == max(highest.values()))
+            grid[place] = replace(grid[place], peak=peak._replace(best=best))
 
 
 def _rows(
@@ -405,7 +413,8 @@ def difference(a: CellValue, b: CellValue, reference: Reference | None, table: E
         rests_on={**b.rests_on, **a.rests_on},
     )
     means = {seed: np.array([a.seeds[seed] - b.seeds[seed]]) for seed in common}
-    return settle(empty, means, table, within=MARGIN) if common else empty
+    barred = THEIRS_CHOSEN if table.paper_round == "best" else None
+    return settle(empty, means, table, within=MARGIN, barred=barred) if common else empty
 
 
 def _put(

@@ -28,8 +28,8 @@ CSV_COLUMNS = (
 BESIDE_COLUMNS = ("beside_mean", "beside_std", "beside_n", "beside_rank", "rank")
 """Behind the others: the other suite's mean, spread and seeds, and the row's ranks there and here."""
 
-PEAK_COLUMNS = ("best_mean", "best_std", "lead_mean", "lead_std", "scored_rounds")
-"""Behind these: the best round, its lead over the last one, and the number of scored rounds."""
+PEAK_COLUMNS = ("best_mean", "best_std", "lead_mean", "lead_std", "scored_rounds", "best_round")
+"""Behind these: the best round, its lead over the last one, the number of scored rounds, and the median best one."""
 
 VERSUS_COLUMNS = (
     *("versus", "versus_difference", "versus_low", "versus_high", "versus_n", "versus_over"),
@@ -188,9 +188,9 @@ def _peak(value: CellValue) -> Sequence[object]:
     """Values of `PEAK_COLUMNS`."""
     if value.peak is None:
         return (None,) * len(PEAK_COLUMNS)
-    best, lead, (few, most) = value.peak
+    best, lead, (few, most), at = value.peak
     leads = (_short(lead.mean), _short(lead.std)) if lead else (None, None)
-    return _short(best.mean), _short(best.std), *leads, f"{few}-{most}" if few < most else few
+    return _short(best.mean), _short(best.std), *leads, f"{few}-{most}" if few < most else few, at
 
 
 def _over_clients(table: Table, row: Row, head: ColumnHead) -> Sequence[object]:

@@ -134,52 +134,57 @@ def _ranks(grid: Grid, alike: Mapping[Place, tuple[int, ...]], decimals: int) ->
     }
 
 
-def side_by_side(table: Table) -> Table:
+def side_by_side(table: Table, *, peaks: bool = True) -> Table:
     """The table with two more columns behind each that has something beside it.
 
-    That is another suite's number and the ranks, or a best round, with the paper's number, and its lead over the last.
-    Of the three each has a name below the column's title.
+    That is another suite's number and the ranks or, unless `peaks` is False, a best round, with the paper's number, and
+    its lead over the last one. Of the three each has a name below the column's title.
     """
-    every = (*table.rows, *table.extra)
-    behind: dict[int, tuple[str, ...]] = {}
-    for i in range(len(table.columns)):
-        values = [one for row in every if (one := row.cells[i]) is not None]
-        if any(one.beside for one in values):
-            behind[i] = OURS, THEIRS, RANK
-        elif any(one.peak for one in values):
-            behind[i] = LAST, BEST, LEAD
-    if not behind:
+    words = [_words([row.cells[i] for row in (*table.rows, *table.extra)], peaks) for i in range(len(table.columns))]
+    if not any(words):
         return table
 
     def columns() -> Iterable[ColumnHead]:
-        for i, head in enumerate(table.columns):
-            words = behind.get(i, ())
-            yield from (replace(head, label=f"{head.label}, {word}".removeprefix(", ")) for word in words)
-            if not words:
+        for head, names in zip(table.columns, words, strict=True):
+            yield from (replace(head, label=f"{head.label}, {word}".removeprefix(", ")) for word in names)
+            if not names:
                 yield head
 
-    def cells(row: Row) -> Iterable[CellValue | None]:
-        for i, one in enumerate(row.cells):
-            if LAST in behind.get(i, ()):
-                yield replace(one, reference=None, verdict=None) if one else None
-                yield _bare(one.peak.best) if one and one.peak else None
-                yield _bare(one.peak.lead) if one and one.peak and one.peak.lead else None
-                continue
-            yield one
-            if i in behind:
-                beside = one.beside if one else None
-                yield _shown(beside, table.decimals)
-                yield CellValue(told=beside.ranks) if beside and beside.ranks else None
-
     def rows(some: Iterable[Row]) -> tuple[Row, ...]:
-        return tuple(replace(row, cells=tuple(cells(row))) for row in some)
+        return tuple(
+            replace(
+                row,
+                cells=tuple(
+                    cell
+                    for one, names in zip(row.cells, words, strict=True)
+                    for cell in (one, *(_behind(one, names, table.decimals) if names else ()))
+                ),
+            )
+            for row in some
+        )
 
     return replace(table, columns=tuple(columns()), rows=rows(table.rows), extra=rows(table.extra))
 
 
+def _words(values: Sequence[CellValue | None], peaks: bool) -> tuple[str, ...]:
+    """Names of a column's three numbers; none where nothing stands beside its own."""
+    if any(one and one.beside for one in values):
+        return OURS, THEIRS, RANK
+    return (LAST, BEST, LEAD) if peaks and any(one and one.peak for one in values) else ()
+
+
+def _behind(one: CellValue | None, words: Sequence[str], decimals: int) -> tuple[CellValue | None, CellValue | None]:
+    """The two cells behind one."""
+    if LAST in words:
+        peak = one.peak if one else None
+        return (_bare(peak.best), _bare(peak.lead) if peak.lead else None) if peak else (None, None)
+    beside = one.beside if one else None
+    return _shown(beside, decimals), CellValue(told=beside.ranks) if beside and beside.ranks else None
+
+
 def _bare(value: CellValue) -> CellValue:
-    """The number without the marks and the place of the cell that it stands behind."""
-    return replace(value, method="", best=False, mixed=False, rests_on={}, recent=None, gap=None, done=value.expected)
+    """The number without the marks, the runs and the place of the cell that it stands behind."""
+    return replace(value, method="", mixed=False, rests_on={}, recent=None, gap=None, done=0, failed=0, expected=0)
 
 
 def _shown(beside: Beside | None, decimals: int) -> CellValue | None:

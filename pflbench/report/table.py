@@ -90,6 +90,8 @@ class Peak(NamedTuple):
     lead: CellValue | None
     scored: tuple[int, int]
     """The fewest and the most rounds that a seed was scored in."""
+    at: float | None = None
+    """Median over seeds of the best round; None without `lead`."""
 
 
 @dataclass(frozen=True)
@@ -169,9 +171,14 @@ class CellValue:
         return "; ".join([*said, *([f"{self.recent.name}: {later.label}"] if self.recent and later else [])])
 
     @property
+    def compared(self) -> CellValue:
+        """The value that is held against the paper's number: the best round's where there is a `peak`."""
+        return self.peak.best if self.peak else self
+
+    @property
     def difference(self) -> float | None:
         """Ours minus the paper's: of the best round where there is a `peak`."""
-        ours = self.peak.best.mean if self.peak else self.mean
+        ours = self.compared.mean
         return None if ours is None or self.reference is None else ours - self.reference.mean
 
 

@@ -54,8 +54,13 @@ def departure_count(table: Expansion, results: Path = DEFAULT_RESULTS) -> str:
     return f"Differs from the paper's text, or fills what it leaves open, {how}: {where}." if names else ""
 
 
-def scored_models(cells: Sequence[Cell], rows: Mapping[str, Collection[str]] | None = None) -> str:
-    """Models whose scores the cells show; `rows`: titles of the rows at each stage, if they are to be named."""
+def scored_models(
+    cells: Sequence[Cell], rows: Mapping[str, Collection[str]] | None = None, *, best: bool = False
+) -> str:
+    """Models whose scores the cells show.
+
+    `rows`: titles of the rows at each stage, if they are to be named. `best`: best rounds stand behind the last ones.
+    """
     rules: dict[tuple[str, str], dict[str, None]] = {}
     for cell in cells:
         stage, run = cell.stage, cell.needed[0]
@@ -75,7 +80,8 @@ def scored_models(cells: Sequence[Cell], rows: Mapping[str, Collection[str]] | N
     when = "after the last round"
     if lasts not in ([], [1]):
         when = f"means of the scores after each of the last {' or '.join(map(str, lasts))} rounds"
-    return f"Selection: {'; '.join(said)}; {when}, no round or fine-tuning step is selected on test data."
+    other = ", which best rounds stand behind" if best else ", no round or fine-tuning step is selected on test data"
+    return f"Selection: {'; '.join(said)}; {when}{other}."
 
 
 def _at(
@@ -317,6 +323,16 @@ def peaks(table: Expansion, grid: Grid) -> str:
         "the paper's numbers are best rounds, and compared with these."
     )
     return " ".join([said, *_scored_once([(row, head, value.gap) for row, head, value in there])])
+
+
+def best_rounds(table: Expansion, grid: Grid) -> list[str]:
+    """For each column a line on the rounds of its best scores."""
+    found = grouped(
+        (head.name, f"{row.title} {value.peak.at:g}")
+        for row, head, value in _filled(table, grid)
+        if value.peak and value.peak.at is not None
+    )
+    return [f"Round of the best score, median over seeds, {name}: {', '.join(rows)}." for name, rows in found.items()]
 
 
 def _scored_once(cells: Sequence[tuple[TableRow, ColumnHead, Gap | None]]) -> list[str]:

@@ -184,9 +184,14 @@ def _column(table: Table, view: View, index: int, color: bool) -> _Column:
     glyphs = tuple(text.glyph(value) if table.compared else "" for value in values)
     beside = table.brief and table.compared
     papers = tuple(
-        text.paper_number(value, table.decimals) if beside and value and value.there else "" for value in values
+        text.paper_number(value, table.decimals) if beside and value and _held(value) else "" for value in values
     )
     return _Column(view.columns[index], tuple(cells), glyphs, papers, tuple(map(_style, values)))
+
+
+def _held(value: CellValue) -> bool:
+    """True for a number of ours, or a failure, that the paper's stands beside."""
+    return value.peak is None and (value.there or value.mean is not None)
 
 
 def _underlined(values: Sequence[CellValue | None], cells: Sequence[str]) -> list[str]:

@@ -62,8 +62,8 @@ def marks(value: CellValue | None) -> str:
 
 
 def glyph(value: CellValue | None) -> str:
-    """Glyph of a cell's verdict; empty where it was not held against the paper."""
-    return "" if value is None or value.verdict is None else GLYPHS.get(value.verdict.label, "")
+    """Glyph of a cell's verdict; empty where it, or this round of it, was not held against the paper."""
+    return "" if value is None or value.verdict is None or value.peak else GLYPHS.get(value.verdict.label, "")
 
 
 def glyph_meanings(table: Table) -> list[str]:

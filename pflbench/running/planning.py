@@ -16,6 +16,7 @@ from pflbench import names
 from pflbench.console import Console
 from pflbench.errors import UsageError
 from pflbench.names import Places
+from pflbench.running.again import often_enough
 from pflbench.running.datasets import DataCheck, shown_by, to_count
 from pflbench.running.events import Notice, OnEvent, unheard
 from pflbench.running.machine import processor, seconds_per_example, trial_key, trials
@@ -271,7 +272,7 @@ def _table_plan(
         specs = [spec for spec in cell.needed if spec in wanted and spec not in seen]
         seen.update(specs)
         if specs:
-            states = [_state(stored.get(spec.id)) for spec in specs]
+            states = [_state(stored.get(spec.id), spec, cell.every) for spec in specs]
             places = {spec: table.locations.get(spec.id, {}) for spec in specs}
             todo = [spec for spec, state in zip(specs, states, strict=True) if state == "missing"]
             lacks = dict.fromkeys(one for spec in todo for one in data.problems(spec, places[spec]))
@@ -345,8 +346,11 @@ def _by_id(runs: Iterable[Stored]) -> dict[str, Stored]:
     return {run.spec.id: run for run in runs}
 
 
-def _state(run: Stored | None) -> str:
-    return "missing" if run is None else "done" if run.failure is None else "failed"
+def _state(run: Stored | None, spec: RunSpec, every: int | None) -> str:
+    """State of a run; a finished one that was scored less often than its suite asks for is missing."""
+    if run is None or run.failure is not None:
+        return "missing" if run is None else "failed"
+    return "done" if often_enough(run.provenance, spec, every) else "missing"
 
 
 def _history(stored: Iterable[Stored]) -> History:

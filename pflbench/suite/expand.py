@@ -166,7 +166,7 @@ def _values(column: ColumnLayers, row: SelectedRow) -> _Values:
     fields["after"], of_links = _links(column, row)
     rule = document.evaluation
     plain = rule.model_dump(include={"clients", "first", "average", "global_on", "features"})
-    plain["moment"] = row.entry.moment or rule.moment
+    plain["moment"] = row.entry.scored_at(rule)
     last = max(1, min(rule.last, fields["rounds"]))
     fields["scoring"] = Scoring(stages=row.scored, finetune=finetune, last=last, **plain)
     sources = {key: source for key, source in column.sources.items() if key != "rounds" or rounds is None}

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from pflbench.errors import UsageError, unknown
 
 Raw = dict[str, Any]
-TAKEN = ("paper", "protocol", "seeds", "spread")
+TAKEN = ("paper", "protocol", "seeds", "spread", "paper_round")
 """Keys of `[suite]` that a file takes over from the one it extends as they are."""
 
 

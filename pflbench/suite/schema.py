@@ -355,6 +355,10 @@ class Row(Settled):
         """The stages that it names."""
         return self.stages or [stage for stage in (self.stage,) if stage]
 
+    def scored_at(self, suite: Evaluation) -> ScoredMoment:
+        """Moment at which its personal models are scored."""
+        return self.moment or suite.moment
+
     @property
     def stage_key(self) -> Literal["stage", "stages"]:
         """The key by which it names them all."""

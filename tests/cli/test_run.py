@@ -336,8 +336,11 @@ def test_a_suite_says_how_often_its_runs_are_scored_and_a_row_otherwise(cli, fol
 def test_a_finished_run_that_a_suite_wants_scored_more_often_is_trained_again(cli, folder: Path) -> None:
     assert cli("run", *SHORT, "--seeds", "0").code == 0
     text = (folder / "tiny.toml").read_text().replace("[evaluation]\n", "[evaluation]\nevery = 1\n")
-    (folder / "often.toml").write_text(text)
+    (folder / "often.toml").write_text(text.replace("seeds = ", 'paper_round = "best"\nseeds = ', 1))
+    assert "1 run to do" in cli("plan", "-s", "often.toml", *SHORT[2:], "--seeds", "0", "--no-measure").out
     assert "0 done, 0 failed before, 1 to do" in cli("run", "-s", "often.toml", *SHORT[2:], "--seeds", "0").out
+    explained = cli("explain", "often.toml", "fedavg", "shards", "--full").out
+    assert "Both are best rounds, ours of 2 scored rounds" in " ".join(explained.split())
     store = Store(folder / "results")
     (run,) = store.list()
     assert {score.round for score in store.read(run.spec.id).scores} == {1, 2}

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pflbench.data.federation import Federation
-from pflbench.engine.batches import Static, pieces, query_batches, support_streams
+from pflbench.engine.batches import Static, part_of, pieces, query_batches, support_streams
 from pflbench.errors import UsageError
 from pflbench.methods.base import Draw
 from pflbench.spec import RunSpec
@@ -305,3 +305,10 @@ def test_rows_are_scored_in_large_pieces() -> None:
 def test_a_take_says_one_amount(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="Draw"):
         Draw(**wrong)
+
+
+def test_parts_are_not_cut_by_rounding() -> None:
+    """0.7 of 90 is 63, although 1 - 0.3 times 90 is a little less."""
+    assert (1 - 0.3) * 90 < 63
+    first, last = (part_of(range(90), part, lambda: 0.0) for part in ((0.0, 1 - 0.3), (1 - 0.3, 1.0)))
+    assert (len(first), len(last)) == (63, 27)

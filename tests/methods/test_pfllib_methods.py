@@ -804,3 +804,10 @@ def test_a_number_among_a_losss_arguments_is_one_sentence() -> None:
     check_tensors((START,))
     with pytest.raises(UsageError, match=r"args are tensors, and 0\.5 is a float: write server\.new_tensor\(0\.5\)"):
         check_tensors((START, 0.5))
+
+
+def test_a_thousand_clients_alike_share_the_mean_head() -> None:
+    n = 1001
+    head, h = torch.randn(4, generator=torch.Generator().manual_seed(0), dtype=torch.float64), torch.zeros(2)
+    rows = torch.cat([head.expand(n, -1), torch.ones(n, 1), h.expand(n, -1)], dim=-1)
+    close(combined(Stack(rows, torch.ones(n, dtype=torch.float64)), h.double()), head)

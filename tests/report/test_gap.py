@@ -12,6 +12,7 @@ from pflbench.report.cells import other_readings
 from pflbench.report.layout import lay_out
 from pflbench.report.reading import readable
 from pflbench.report.render import render
+from pflbench.report.rivals import side_by_side
 from pflbench.report.table import Table
 from pflbench.report.tables import reported
 from pflbench.result import RunResult, Score
@@ -170,7 +171,12 @@ def test_where_the_paper_prints_best_rounds_ours_stand_behind_the_last_and_are_c
     assert "50.0 ± 0.0" in shown and "70.0 ± 0.4" in shown and "20.0 ± 0.4" in shown
     names, values = (one.split(",") for one in render(made, "csv").splitlines())
     found = dict(zip(names, values, strict=True))
-    assert (found["best_mean"], found["lead_mean"], found["scored_rounds"]) == ("70.0", "20.0", "2")
+    assert (found["best_mean"], found["lead_mean"], found["scored_rounds"], found["best_round"]) == (
+        *("70.0", "20.0", "2"),
+        "19.0",
+    )
+    assert "Round of the best score, median over seeds, Digits Dir 0.3: FedAvg 19." in made.footer
+    assert "no round or fine-tuning step is selected" not in " ".join(made.footer)
     assert (found["mean"], found["verdict"]) == ("50.0", "agrees")
     assert cell(lay_out(table, store, "best")).verdict.label == "agrees"
     assert "which ours is not" in cell(lay_out(table, store, "last-10")).verdict.reason
@@ -189,3 +195,23 @@ def test_a_last_round_that_was_scored_alone_is_its_best(build: Build, store: Sto
         store.write(walk(build, run, [0.5]))
     value = cell(lay_out(table, store))
     assert value.peak.lead is None and value.peak.best.mean == pytest.approx(50)
+
+
+def test_what_is_held_against_the_paper_is_the_best_round_in_every_list(
+    build: Build, store: Store, table: Expansion
+) -> None:
+    table = replace(table, paper_round="best")
+    for run, best in zip(table.cells[0].runs, (0.7, 0.705, 0.695), strict=True):
+        store.write(walk(build, run, [best, 0.5]))
+    made = lay_out(table, store)
+    shown = render(made, "markdown")
+    (line,) = [line for line in shown.splitlines() if "| FedAvg" in line and "70.0 ± 1.0" in line]
+    assert [field.strip() for field in line.split("|")[1:5]] == [
+        *("FedAvg", "Digits Dir 0.3 best", "70.0 ± 0.4", "70.0 ± 1.0")
+    ]
+    assert "✓" not in render(made, "terminal", compare=False, color=False)
+    assert "✓" in render(made, "terminal", color=False)
+    assert "optimistic" in render(made, "latex").partition("\\caption")[2].partition("\n\n")[0]
+    versus = lay_out(table, store, over_clients=True)
+    assert versus.fairness is not None and len(list(side_by_side(versus).shown)) == 1
+    assert side_by_side(made, peaks=False) == made

@@ -71,7 +71,7 @@ def unit(run: RunSpec, rows: int) -> float:
         "ditto": 2 * step,
         "per-fedavg": 4 * step,
         "pfedme": hyper.get("inner_steps", 0) * step,
-        **dict.fromkeys(("apfl", "apfl-apart", "feddbe", "fedproto", "gpfl", "fedala"), 2 * epoch),
+        **dict.fromkeys(("apfl", "apfl-apart", "feddbe", "fedproto", "gpfl", "fedcp", "fedala"), 2 * epoch),
         "pfedbayes": epoch,
     }
     by_epochs = (hyper.get("epochs") is not None and hyper.get("steps") is None) or "base_epochs" in hyper

@@ -9,7 +9,7 @@ from pflbench.data.partitions.pfllib import PFLlib
 from pflbench.suite.cells import Cell, Expansion
 from pflbench.suite.expand import expand
 
-ROWS = 17
+ROWS = 19
 COLUMNS = {
     "fashion-mnist-pathological": {"kind": "pathological", "classes": 2},
     "cifar100-pathological": {"kind": "pathological", "classes": 10},
@@ -73,6 +73,7 @@ def test_the_tables_of_concentrations_and_of_the_leaderboard_share_a_column(tabl
     other = expand(load("pfllib-2025-heterogeneity"))
     for row in table.rows:
         assert of(other, row.id, "cifar100-01").runs == of(table, row.id, "cifar100-practical").runs
+    assert other.paper_round == "best" and expand(load("pfllib-2025-reshuffled")).paper_round == "last"
     assert {cell.reference for cell in other.cells if cell.column.id == "cifar100-01"} == {
         cell.reference for cell in table.cells if cell.column.id == "cifar100-practical"
     }

@@ -195,7 +195,7 @@ def across(table: Expansion, figure: Across, heads: Sequence[ColumnHead], shelf:
 
     Dots of a row stand beside those of the others, and the paper's beside ours.
     """
-    compared = not table.shortfall.runs
+    compared = not table.shortfall.runs and table.paper_round == "last"
     width = _GROUP / max(1, len(table.rows)) if figure.mark == "dots" else 0.0
     ours, printed = [], []
     for i, row in enumerate(table.rows):

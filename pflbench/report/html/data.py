@@ -166,7 +166,7 @@ class Embedded:
 
 def sheet_data(sheet: Sheet, pool: Embedded) -> dict[str, Any]:
     """A table for the scripts: `rows`, `columns` and, for each reading, its cells by `row,column`."""
-    wide = side_by_side(sheet.table)
+    wide = side_by_side(sheet.table, peaks=False)
     filled = next(iter(sheet.fills.values()), None)
     equal = None if filled is None else at_equal_cost(filled)
     heads = zip(keys(wide), wide.columns, strict=True)
@@ -244,7 +244,7 @@ def _changed(some: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any
 
 def _reading(sheet: Sheet, read_as: ReadAs, pool: Embedded, known: Known) -> dict[str, Any]:
     table, filled = sheet.tables[read_as], sheet.fills.get(read_as)
-    wide = side_by_side(table)
+    wide = side_by_side(table, peaks=False)
     rivals = sheet.versus.get(read_as, {})
     cells, versus = dict[str, Any](), dict[str, dict[str, Any]]()
     for place, of, main in located(table):
@@ -269,7 +269,7 @@ def _reading(sheet: Sheet, read_as: ReadAs, pool: Embedded, known: Known) -> dic
 
 def located(table: Table) -> Iterator[tuple[GridCell, tuple[str, str], bool]]:
     """Each place of the page's table, its ids, and whether it holds a number of ours: not the paper's, nor a word."""
-    wide = side_by_side(table)
+    wide = side_by_side(table, peaks=False)
     ids = [row.id for row in (*wide.rows, *wide.extra)]
     for place in grid_cells(wide):
         main = place.value.told is None and place.value.method != ""
@@ -296,7 +296,8 @@ def _add_costs(sheet: Sheet, equal: AtEqualCost, cells: Mapping[str, dict[str, A
 
 
 def _shown(value: CellValue, decimals: int, pool: Embedded) -> dict[str, Any]:
-    """Texts of a cell, without those that it lacks."""
+    """Texts of a cell, without those that it lacks, and the paper's beside the round that compares with it alone."""
+    value = replace(value, reference=None, verdict=None) if value.peak else value
     found: dict[str, Any] = {"ours": text.cell(value, decimals), "best": value.best or None}
     if value.reference is not None:
         found |= {"paper": text.paper_number(value, decimals, spread=True)}
@@ -320,6 +321,7 @@ def _forest(value: CellValue, filled: Filled) -> dict[str, list[float | None]]:
     """Our mean and the ends of its 95 % interval, the same of the paper's, and the margin; None: not known."""
     if value.mean is None:
         return {}
+    value = replace(value, reference=None, verdict=None) if value.peak else value
     ours = mean_interval([*value.seeds.values()]) if value.seeds else None
     drawn = [value.mean, *(ours or (None, None))]
     if (printed := value.reference) is not None:

@@ -177,7 +177,7 @@ def _by_whom(of: Departure) -> str:
 
 def _section(sheet: Sheet, others: Sequence[Sheet]) -> Mapping[str, Any]:
     """A table for the template."""
-    table = side_by_side(sheet.table)
+    table = side_by_side(sheet.table, peaks=False)
     cells = [value for row in sheet.table.rows for value in row.cells if value is not None]
     again = " --redo failed" * any(value.failed for value in cells)
     return {
