@@ -56,7 +56,7 @@ class Explanation:
         shelf: The stored runs.
         federation: Summary of its federation; a text if it cannot be built here, None if it was not asked for.
         version: Which version of its method is shown, where there are several or its file has changed.
-        last: Number of its last round, where `value` is that of the best one, as the paper's is.
+        shown: Number that the table shows: its last round's also where `value` is the best one's, as the paper's is.
     """
 
     suite: Suite
@@ -68,7 +68,7 @@ class Explanation:
     shelf: Shelf
     federation: FederationSummary | str | None
     version: str = ""
-    last: CellValue | None = None
+    shown: CellValue | None = None
 
     @cached_property
     def table(self) -> Expansion:
@@ -313,8 +313,7 @@ def explain_cell(
     run = cell.needed[0]
     found = look(run, root, table.locations.get(run.id, {})) if root and look else None
     note = beside.notes.get(run.method.name, "")
-    last = value if value.peak else None
-    return Explanation(content, part, table, cells, cell, value.compared, shelf, found, note, last)
+    return Explanation(content, part, table, cells, cell, value.compared, shelf, found, note, value)
 
 
 def _column(document: Document, column: str) -> str:

@@ -119,12 +119,7 @@ def _numbers(of: Explanation) -> list[str]:
     elif not of.table.published:
         paper = "none has this table"
     lines = [f"pflbench  {ours}", f"Paper     {paper}"]
-    if of.last is not None and of.last.peak is not None and of.last.mean is not None:
-        chances = of.last.peak.scored[1]
-        lines.append(
-            f"Both are best rounds, ours of {count(chances, 'scored round')}: chosen on test data, so optimistic. Our "
-            f"last round: {of.printed(of.last.mean, of.last.spread)}."
-        )
+    lines.append(_last_round(of))
     if value.verdict is not None:
         suspect = "" if value.verdict.suspect is None else f", {SUSPECT}"
         later = value.judged.removeprefix(value.verdict.label)
@@ -140,6 +135,18 @@ def _numbers(of: Explanation) -> list[str]:
     if of.missing:
         lines.append(f"Not done: {'seeds' if len(of.missing) > 1 else 'seed'} {ranges(of.missing)}.")
     return list(filter(None, lines))
+
+
+def _last_round(of: Explanation) -> str:
+    """Sentence on the last round, where the numbers are best rounds; else empty."""
+    shown = of.shown
+    if shown is None or shown.peak is None or shown.mean is None:
+        return ""
+    chances = count(shown.peak.scored[1], "scored round")
+    return (
+        f"Both are best rounds, ours of {chances}: chosen on test data, so optimistic. Our last round: "
+        f"{of.printed(shown.mean, shown.spread)}."
+    )
 
 
 def _beside(of: Explanation) -> str:

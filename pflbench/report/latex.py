@@ -78,8 +78,7 @@ def latex(table: Table, compare: bool, caption: str | None = None, bare: bool = 
     table = filled(table) if any(table.shown) else table
     unit = f" {table.unit}." if table.unit else ""
     seeds, meanings = table.texts("seeds"), text.glyph_meanings(table)
-    chosen = [fact.text for fact in table.facts if fact.kind == "rounds" and fact.severity == "warning"]
-    above = [f"{table.title}.{unit}", *seeds, *meanings, *chosen] if caption is None else [caption]
+    above = [f"{table.title}.{unit}", *seeds, *meanings, *table.on_rounds] if caption is None else [caption]
     grids = [*_grids(table)]
     notes = _comments(n for n in table.footer if bare or caption is not None or n not in seeds)
     notes += [f"% {escaped(line)}" for line in (meanings if bare or caption is not None else ())]

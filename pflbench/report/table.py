@@ -290,6 +290,11 @@ class Table:
         """Texts of the facts that every format shows."""
         return tuple(fact.text for fact in self.facts if fact.severity == "warning")
 
+    @property
+    def on_rounds(self) -> list[str]:
+        """Warnings on rounds that were chosen by their scores."""
+        return [fact.text for fact in self.facts if fact.kind == "rounds" and fact.severity == "warning"]
+
     def texts(self, *kinds: Kind) -> list[str]:
         """Texts of the facts of these kinds."""
         return [fact.text for fact in self.facts if fact.kind in kinds]
