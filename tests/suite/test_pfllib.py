@@ -92,3 +92,18 @@ def test_the_smoke_profile_is_the_embedded_digits_at_the_sizes_of_the_networks()
     assert {run.dataset.name for run in small.runs} == {"digits"}
     assert {run.partition.options["minimum"] for run in small.runs} == {10}
     assert {run.dataset.options["size"] for run in small.runs} == {28, 32}
+
+
+def test_other_splits_differ_in_their_seed_alone_and_the_first_is_the_leaderboards(table: Expansion) -> None:
+    other = expand(load("pfllib-2025-readings"))
+    for row in table.rows:
+        first = of(table, row.id).runs
+        assert of(other, row.id).runs == first
+        for seed in (2, 3, 4):
+            for mine, theirs in zip(of(other, row.id, f"fashion-mnist-practical-{seed}").runs, first, strict=True):
+                options = {**theirs.partition.options, "split_seed": seed}
+                assert mine == theirs.model_copy(
+                    update={"partition": theirs.partition.model_copy(update={"options": options})}
+                )
+    assert of(other, "feddistill-mse").runs[0].method.hyper["term"] == "mse"
+    assert of(other, "fedproto-1").runs[0].method.hyper["lam"] == 1.0
