@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from test_pfllib_methods import (
+from pfllib_kit import (
     BASE,
     EXECUTIONS,
     FEDERATION,

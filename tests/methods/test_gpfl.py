@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from test_pfllib_methods import (
+from pfllib_kit import (
     BASE,
     EXECUTIONS,
     FEDERATION,

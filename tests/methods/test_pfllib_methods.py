@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +12,31 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from pfllib_kit import (
+    BASE,
+    EXECUTIONS,
+    FEDERATION,
+    HEAD,
+    NETWORK,
+    OPTIONS,
+    RATE,
+    START,
+    TRAINING,
+    C,
+    D,
+    Rows,
+    client_of,
+    close,
+    data,
+    down,
+    features,
+    logits,
+    parts,
+    passes,
+    spec,
+    trained,
+    weighted,
+)
 from torch import Tensor
 
 from pflbench.engine.batches import support_streams
@@ -40,72 +64,7 @@ from pflbench.methods.moon import MOON
 from pflbench.methods.per_fedavg_split import PerFedAvgSplit
 from pflbench.methods.pfedme import PFedMe
 from pflbench.methods.stack import Stack
-from pflbench.spec import RunSpec, Scoring
-from pflbench.testing import tiny_features, tiny_federation, tiny_spec
-
-FEDERATION = replace(tiny_federation(0, sizes=(25, 30, 47, 9, 12)), training=np.array([True, True, True, False, False]))
-TRAINING = [0, 1, 2]
-NETWORK = tiny_features()
-C, D = NETWORK.classes, NETWORK.width
-BASE, HEAD = NETWORK.layout.part("base"), NETWORK.layout.part("head")
-START = Initial(NETWORK, 0, torch.device("cpu"), torch.float64)()
-RATE = 0.05
-OPTIONS: dict[str, Any] = {"epochs": 2, "lr": RATE}
-EXECUTIONS = pytest.mark.parametrize("execution", ["loop", "vectorized"])
-Rows = np.ndarray
-
-
-def spec(stage: Any = "personalized", **changes: Any) -> RunSpec:
-    made = tiny_spec(clients=5, cohort=3, rounds=2, scoring=Scoring(clients="training", stages=(stage,)))
-    return made.model_copy(update={"weights": "examples", **changes})
-
-
-def trained(
-    method: Method[Any, Any, Any], execution: Any = "loop", stage: Any = "personalized", rounds: int = 2
-) -> Any:
-    """The run after these rounds."""
-    simulation = Simulation(
-        [spec(stage, rounds=rounds)], [FEDERATION], method, NETWORK, Setup(execution=execution, most_padding=math.inf)
-    )
-    simulation.run()
-    return simulation.runs[0]
-
-
-def passes(client: int) -> list[Rows]:
-    return support_streams(FEDERATION, spec())[client].batches * OPTIONS["epochs"]  # type: ignore[union-attr]
-
-
-def data(rows: Rows) -> tuple[Tensor, Tensor]:
-    return FEDERATION.x[rows].double() / 255, torch.from_numpy(FEDERATION.labels[rows])
-
-
-def logits(w: Tensor, x: Tensor) -> Tensor:
-    return NETWORK.logits([w], x)
-
-
-def features(w: Tensor, x: Tensor) -> Tensor:
-    return NETWORK.represent([w], x)
-
-
-def parts(head: Tensor) -> tuple[Tensor, Tensor]:
-    return head[:-C].view(C, D), head[-C:]
-
-
-def down(loss: Callable[..., Tensor], *at: Tensor) -> list[Tensor]:
-    """A step of gradient descent on each argument."""
-    leaves = [one.clone().requires_grad_() for one in at]
-    found = torch.autograd.grad(loss(*leaves), leaves, allow_unused=True)
-    return [one - RATE * g if g is not None else one for one, g in zip(at, found, strict=True)]
-
-
-def weighted(models: list[Tensor]) -> Tensor:
-    sizes = torch.tensor([len(FEDERATION.support[client]) for client in TRAINING], dtype=torch.float64)
-    return torch.einsum("c,c...->...", sizes / sizes.sum(), torch.stack(models))
-
-
-def close(a: Tensor, b: Tensor) -> None:
-    torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-12)
-
+from pflbench.spec import Scoring
 
 # ---- FedRoD
 
@@ -137,13 +96,6 @@ def test_fedrod_is_its_two_losses(execution: Any) -> None:
     mine = FedRoD().personalize(f, run.server, run.states[TRAINING[0]], round=Round(2))
     weight, bias = parts(own[TRAINING[0]])
     close(logits(mine, x), logits(w, x) + features(w, x) @ weight.mT + bias)
-
-
-def client_of(labels: list[int]) -> tuple[LoopObjective, tuple[Batch, ...], tuple[Batch, ...]]:
-    """An objective on some images, all of them at once, and minibatches of three."""
-    rows, y = torch.arange(len(labels)), torch.tensor(labels)
-    cut = tuple(Batch(rows[i : i + 3], y[i : i + 3]) for i in range(0, len(labels), 3))
-    return LoopObjective(Task(NETWORK, FEDERATION.x)), (Batch(rows, y),), cut
 
 
 def test_fedrod_with_equal_counts_is_fedavg_and_with_one_class_sends_what_it_received() -> None:
