@@ -16,6 +16,7 @@ from pflbench.report.compact import rows_of
 from pflbench.report.extra_rows import extra
 from pflbench.report.facts import Fact, facts
 from pflbench.report.fairness import fairness
+from pflbench.report.order import orders
 from pflbench.report.provenance import ShownRun, differing_versions, mixtures, outdated, shown_runs
 from pflbench.report.reading import Shelf
 from pflbench.report.rivals import held_against, suite_beside, with_other_suite
@@ -312,7 +313,7 @@ def _facts(of: Filled) -> Iterator[Fact]:
     )
     yield from facts("scores", *table_facts.choices(table), *table_facts.chosen_on_test(table, grid))
     yield from facts("sources", *table_facts.unprinted(grid, titles))
-    yield from facts("scores", *table_facts.differences(table), table_facts.by_chance(grid))
+    yield from facts("scores", *table_facts.differences(table), table_facts.by_chance(grid), *orders(table, grid))
     yield from facts("runs", f"Precision: {precision}." if precision else "")
     yield from facts("progress", provenance.progress(table.cells, runs), provenance.packaged(runs))
     yield from facts("runs", provenance.environments(done))

@@ -98,7 +98,7 @@ def verdict(
         return Verdict("not comparable", barred)
     if len(seeds) < ENOUGH_SEEDS:
         return Verdict("too few seeds", f"fewer than {ENOUGH_SEEDS} seeds are done", suspect=theirs.suspect)
-    there, how = _theirs(theirs, spread)
+    there, how = printed_sample(theirs, spread)
     interval = difference_interval(sample_of(seeds), there)
     assert interval is not None  # three seeds have a deviation
     interval = interval.widened(_half_a_unit(theirs, decimals))
@@ -109,7 +109,7 @@ def verdict(
 
 def paper_interval(theirs: Reference, spread: Spread) -> Interval | None:
     """95 % interval of a printed mean, in percent, by Student's t; None where its ± or number of runs is unknown."""
-    return sample_interval(_theirs(theirs, spread)[0])
+    return sample_interval(printed_sample(theirs, spread)[0])
 
 
 def label(interval: Interval, margin: float) -> Label:
@@ -123,8 +123,8 @@ def label(interval: Interval, margin: float) -> Label:
     return "close" if small else "differs"
 
 
-def _theirs(printed: Reference, spread: Spread) -> tuple[Sample, str]:
-    """The paper's runs, and in words what makes the interval."""
+def printed_sample(printed: Reference, spread: Spread) -> tuple[Sample, str]:
+    """The paper's runs, and in words what of them makes the interval of a difference."""
     n = spread.n.value if spread.n else 0
     if printed.spread is None:
         return Sample(printed.mean, None, n), "from our seeds alone, as the paper prints no ±"

@@ -1,0 +1,82 @@
+"""Order of a column's rows beside the order of the paper's numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pflbench.report.statistics import Interval, Sample, sample
+from pflbench.report.table import CellValue, Grid
+from pflbench.report.text import between, number
+from pflbench.report.verdict import ENOUGH_SEEDS, printed_sample
+from pflbench.suite.cells import Expansion
+from pflbench.suite.schema import Spread
+
+FEWEST = 4
+"""Rows below which an order says nothing."""
+_DRAWS = 4000
+
+
+class Order(NamedTuple):
+    """Kendall's tau-b of our means and the paper's over a column's rows.
+
+    `interval`: the central 95 % of tau over draws of both orders' numbers by Student's t with their standard errors;
+    None where a row has fewer than three seeds, or the paper's ± is unknown.
+    """
+
+    tau: float
+    interval: Interval | None
+    rows: int
+
+
+def order(values: Iterable[CellValue], spread: Spread) -> Order | None:
+    """Order of the rows that have a number of ours and of the paper's; None for fewer than four.
+
+    `spread`: what the paper's ± is.
+    """
+    compared = [value.compared for value in values if value.reference and not value.mixed]
+    both = [value for value in compared if value.mean is not None]
+    if len(both) < FEWEST:
+        return None
+    ours = [sample([*value.seeds.values()]) for value in both]
+    theirs = [printed_sample(value.reference, spread)[0] for value in both if value.reference]
+    tau = float(_tau([one.mean for one in ours], [one.mean for one in theirs])[0])
+    known = all(one.n >= ENOUGH_SEEDS for one in ours) and all(one.sd is not None and one.n > 1 for one in theirs)
+    return Order(tau, _interval(ours, theirs) if known else None, len(both))
+
+
+def _interval(ours: Sequence[Sample], theirs: Sequence[Sample]) -> Interval:
+    random = np.random.default_rng(0)
+    low, high = np.quantile(_tau(*(_drawn(some, random) for some in (ours, theirs))), (0.025, 0.975))
+    return Interval(float(low), float(high))
+
+
+def _drawn(some: Sequence[Sample], random: np.random.Generator) -> npt.NDArray[np.float64]:
+    """Means as they might be: [draw, row]."""
+    columns = [one.mean + (one.sd or 0.0) / one.n**0.5 * random.standard_t(one.n - 1, _DRAWS) for one in some]
+    return np.stack(columns, axis=1)
+
+
+def _tau(one: npt.ArrayLike, other: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Tau-b of two orders of rows, [draw, row] each; 0 where one ties all rows. Loading scipy.stats takes longer."""
+    signs = []
+    for means in (np.atleast_2d(one), np.atleast_2d(other)):
+        first, second = np.triu_indices(means.shape[1], 1)
+        signs.append(np.sign(means[:, first] - means[:, second]))
+    a, b = signs
+    return np.asarray((a * b).sum(1) / np.sqrt(np.maximum((a**2).sum(1) * (b**2).sum(1), 1)))
+
+
+def orders(table: Expansion, grid: Grid) -> list[str]:
+    """A line on the order of the rows in each column whose data are the paper's."""
+    said = []
+    for head in table.heads:
+        found = order((value for (_, id), value in grid.items() if id == head.id), table.spread)
+        if found and not head.column.stands_in:
+            said.append(
+                f"{head.name} {number(found.tau, None, 2)}{between(found.interval, 2, '')} of {found.rows} rows"
+            )
+    return [f"Order of rows, Kendall's tau with the paper's: {'; '.join(said)}."] if said else []
