@@ -37,15 +37,16 @@ def order(values: Iterable[CellValue], spread: Spread) -> Order | None:
 
     `spread`: what the paper's ± is.
     """
-    compared = [value.compared for value in values if value.reference and not value.mixed]
-    both = [value for value in compared if value.mean is not None]
-    if len(both) < FEWEST:
+    ours, theirs = list[Sample](), list[Sample]()
+    for value in values:
+        if value.reference and not value.mixed and (seeds := [*value.compared.seeds.values()]):
+            ours.append(sample(seeds))
+            theirs.append(printed_sample(value.reference, spread)[0])
+    if len(ours) < FEWEST:
         return None
-    ours = [sample([*value.seeds.values()]) for value in both]
-    theirs = [printed_sample(value.reference, spread)[0] for value in both if value.reference]
     tau = float(_tau([one.mean for one in ours], [one.mean for one in theirs])[0])
     known = all(one.n >= ENOUGH_SEEDS for one in ours) and all(one.sd is not None and one.n > 1 for one in theirs)
-    return Order(tau, _interval(ours, theirs) if known else None, len(both))
+    return Order(tau, _interval(ours, theirs) if known else None, len(ours))
 
 
 def _interval(ours: Sequence[Sample], theirs: Sequence[Sample]) -> Interval:

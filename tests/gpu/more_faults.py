@@ -49,8 +49,8 @@ def noise_of_the_first_client() -> Patch:
 
 
 def dropout_of_the_process() -> Patch:
-    old = 'noise.uniform(self.key, ("dropout",), x.shape[-2] * x.shape[-1], x.dtype).view_as(x)'
-    return edited(Ops, "dropout", old, "torch.rand_like(x)")
+    old = "noise.uniform(self.key, (name,), x.shape[-2] * x.shape[-1], x.dtype).view_as(x)"
+    return edited(Ops, "uniform", old, "torch.rand_like(x)")
 
 
 def uploads_waited_for() -> Patch:
