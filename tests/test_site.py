@@ -137,7 +137,7 @@ def test_what_is_written_from_the_results_is_current() -> None:
     program = page_program("results_table")
     pages = {path: path.read_text(encoding="utf-8") for path in program.PAGES}
     parts = [found[2] for page in pages.values() for found in program.MARKS.finditer(page)]
-    assert parts == ["claims", "runs", "figures", *("cafeme", "pfedvem", "fedec")]
+    assert parts == ["claims", "runs", "figures", *("cafeme", "pfedvem", "fedec", "pfllib")]
     for path, page in pages.items():
         assert page == program.rewritten(page), f"{path}; run: python docs/results_table.py"
 
