@@ -34,7 +34,7 @@ from pflbench.suite.schema import Spread
 
 _MIXED = "the column mixes data or method versions (see †)"
 _CHOSEN = "ours is each run's best round, chosen on the data that it is scored on"
-THEIRS_CHOSEN = "the paper's is each run's best round, which ours is not"
+_THEIRS_CHOSEN = "the paper's is each run's best round, which ours is not"
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def fill_cell(cell: Cell, done: list[SeedScores], shelf: Shelf, table: Expansion
     if not done:
         return empty
     numbers = {one.result.spec.seed: one.average(reading) for one in done}
-    filled = settle(empty, numbers, table, barred=_other_rounds(reading, table))
+    filled = settle(empty, numbers, table, barred=other_rounds(reading, table))
     if cell.stage == "stored":
         absent = (max(0, concerned(one.result.spec) - len(one.rounds[-1].clients)) for one in done)
         filled = replace(filled, left_out=sum(absent))
@@ -144,11 +144,11 @@ def fill_cell(cell: Cell, done: list[SeedScores], shelf: Shelf, table: Expansion
     return replace(filled, on_test=Reference(optimistic.mean, optimistic.spread))
 
 
-def _other_rounds(reading: Reading, table: Expansion) -> str | None:
+def other_rounds(reading: Reading, table: Expansion) -> str | None:
     """Reason why the rounds that are read are not those of the paper's numbers; None: they are."""
     if (reading.read_as == "best") == (table.paper_round == "best"):
         return None
-    return _CHOSEN if reading.read_as == "best" else THEIRS_CHOSEN
+    return _CHOSEN if reading.read_as == "best" else _THEIRS_CHOSEN
 
 
 def _over_rounds(value: CellValue, results: Sequence[RunResult], reading: Reading, table: Expansion) -> CellValue:

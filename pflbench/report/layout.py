@@ -11,7 +11,7 @@ import numpy as np
 
 from pflbench.commands import public_folder
 from pflbench.report import provenance, table_facts
-from pflbench.report.cells import THEIRS_CHOSEN, SeedScores, fill_cell, read_seeds, settle
+from pflbench.report.cells import SeedScores, fill_cell, other_rounds, read_seeds, settle
 from pflbench.report.compact import rows_of
 from pflbench.report.extra_rows import extra
 from pflbench.report.facts import Fact, facts
@@ -414,7 +414,7 @@ def difference(a: CellValue, b: CellValue, reference: Reference | None, table: E
         rests_on={**b.rests_on, **a.rests_on},
     )
     means = {seed: np.array([a.seeds[seed] - b.seeds[seed]]) for seed in common}
-    barred = THEIRS_CHOSEN if table.paper_round == "best" else None
+    barred = other_rounds(table.cells[0].reading, table)
     return settle(empty, means, table, within=MARGIN, barred=barred) if common else empty
 
 

@@ -138,8 +138,11 @@ def side_by_side(table: Table, *, peaks: bool = True) -> Table:
     """The table with two more columns behind each that has something beside it.
 
     That is another suite's number and the ranks or, unless `peaks` is False, a best round, with the paper's number, and
-    its lead over the last one. Of the three each has a name below the column's title.
+    its lead over the last one. Of the three each has a name below the column's title. Without its best round a cell
+    has no paper's number, since the last round does not compare with it.
     """
+    if not peaks:
+        table = _last_alone(table)
     words = [_words([row.cells[i] for row in (*table.rows, *table.extra)], peaks) for i in range(len(table.columns))]
     if not any(words):
         return table
@@ -164,6 +167,18 @@ def side_by_side(table: Table, *, peaks: bool = True) -> Table:
         )
 
     return replace(table, columns=tuple(columns()), rows=rows(table.rows), extra=rows(table.extra))
+
+
+def _last_alone(table: Table) -> Table:
+    """The table without the paper's numbers beside last rounds."""
+
+    def last(value: CellValue | None) -> CellValue | None:
+        return replace(value, reference=None, verdict=None) if value and value.peak else value
+
+    rows, extra = (
+        tuple(replace(row, cells=tuple(map(last, row.cells))) for row in some) for some in (table.rows, table.extra)
+    )
+    return replace(table, rows=rows, extra=extra)
 
 
 def _words(values: Sequence[CellValue | None], peaks: bool) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import pytest
 
 from pflbench.errors import UsageError
 from pflbench.report.cells import other_readings
-from pflbench.report.layout import lay_out
+from pflbench.report.layout import difference, lay_out
 from pflbench.report.reading import readable
 from pflbench.report.render import render
 from pflbench.report.rivals import side_by_side
@@ -214,4 +214,21 @@ def test_what_is_held_against_the_paper_is_the_best_round_in_every_list(
     assert "optimistic" in render(made, "latex").partition("\\caption")[2].partition("\n\n")[0]
     versus = lay_out(table, store, over_clients=True)
     assert versus.fairness is not None and len(list(side_by_side(versus).shown)) == 1
-    assert side_by_side(made, peaks=False) == made
+    alone = cell(side_by_side(made, peaks=False))
+    assert (alone.mean, alone.reference, alone.verdict) == (pytest.approx(50), None, None)
+
+
+@pytest.mark.parametrize(
+    ("read_as", "paper_round", "word"), [("last", "best", "which ours is not"), ("best", "last", "chosen on the data")]
+)
+def test_a_difference_of_other_rounds_than_the_papers_has_no_verdict(
+    build: Build, store: Store, table: Expansion, read_as: ReadAs, paper_round: ReadAs, word: str
+) -> None:
+    for run in table.cells[0].runs:
+        store.write(walk(build, run, [0.7, 0.5]))
+    value = cell(lay_out(table, store, read_as))
+    alike = replace(table, paper_round=paper_round, cells=tuple(one.read(read_as) for one in table.cells))
+    found = difference(value, value, Reference(0.0, None), alike)
+    assert found.verdict is not None and found.verdict.label == "not comparable" and word in found.verdict.reason
+    same = difference(value, value, Reference(0.0, None), replace(alike, paper_round=read_as))
+    assert same.verdict is not None and same.verdict.label != "not comparable"

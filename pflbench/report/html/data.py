@@ -296,8 +296,7 @@ def _add_costs(sheet: Sheet, equal: AtEqualCost, cells: Mapping[str, dict[str, A
 
 
 def _shown(value: CellValue, decimals: int, pool: Embedded) -> dict[str, Any]:
-    """Texts of a cell, without those that it lacks, and the paper's beside the round that compares with it alone."""
-    value = replace(value, reference=None, verdict=None) if value.peak else value
+    """Texts of a cell, without those that it lacks."""
     found: dict[str, Any] = {"ours": text.cell(value, decimals), "best": value.best or None}
     if value.reference is not None:
         found |= {"paper": text.paper_number(value, decimals, spread=True)}
@@ -321,7 +320,6 @@ def _forest(value: CellValue, filled: Filled) -> dict[str, list[float | None]]:
     """Our mean and the ends of its 95 % interval, the same of the paper's, and the margin; None: not known."""
     if value.mean is None:
         return {}
-    value = replace(value, reference=None, verdict=None) if value.peak else value
     ours = mean_interval([*value.seeds.values()]) if value.seeds else None
     drawn = [value.mean, *(ours or (None, None))]
     if (printed := value.reference) is not None:

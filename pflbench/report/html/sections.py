@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 from pflbench.report import text
@@ -63,7 +62,6 @@ def _results(sheet: Sheet) -> Iterable[tuple[str, MethodCell]]:
         value, head = place.value, table.columns[place.column]
         if not value.there or value.told is not None or " - " in value.method:
             continue
-        value = replace(value, reference=None, verdict=None) if value.peak else value
         printed = value.reference
         paper = "" if printed is None else printed.text or text.number(printed.mean, printed.spread, table.decimals)
         apart = (
