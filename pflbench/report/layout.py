@@ -414,7 +414,7 @@ def difference(a: CellValue, b: CellValue, reference: Reference | None, table: E
         rests_on={**b.rests_on, **a.rests_on},
     )
     means = {seed: np.array([a.seeds[seed] - b.seeds[seed]]) for seed in common}
-    barred = other_rounds(table.cells[0].reading, table)
+    barred = next((other_rounds(cell.reading, table) for cell in table.cells), None)
     return settle(empty, means, table, within=MARGIN, barred=barred) if common else empty
 
 
