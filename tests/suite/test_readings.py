@@ -13,6 +13,7 @@ from pflbench.suite.load import load
 
 TABLES = {
     "pfedvem-variants": "pfedvem-table1",
+    "pfedvem-differs": "pfedvem-table1",
     "pfedvem-deviation": "pfedvem-table3",
     "pfedvem-filter": "pfedvem-table1",
     "fedec-baselines": "fedec-table2",
@@ -23,6 +24,14 @@ ROWS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
         "local-sgd": ("local", {"optimizer": None, "momentum": 0.9}),
         "fedavg-adam": ("fedavg", {"optimizer": "adam", "momentum": None, "lr": 0.001}),
         "pfedbayes-stateless": ("pfedbayes", {"persistent": False}),
+    },
+    "pfedvem-differs": {
+        "fedavg-fast": ("fedavg", {"lr": 0.01}),
+        "fedrep-long": ("fedrep", {"base_epochs": 10}),
+        "ifca-fast": ("ifca", {"lr": 0.01}),
+        "per-fedavg-short": ("per-fedavg", {"steps": 5}),
+        "pfedme-epochs": ("pfedme", {"epochs": 5}),
+        "pfedbayes-fast": ("pfedbayes", {"lr": 0.01}),
     },
     "pfedvem-deviation": {"deviation-prior": ("deviation", {"confidence": "deviation-prior"})},
     "pfedvem-filter": {},
@@ -90,6 +99,7 @@ def test_what_each_suite_has(tables: dict[str, Expansion]) -> None:
     sizes = {name: (len(rows), len(columns)) for name, (rows, columns) in shown.items()}
     assert sizes == {
         "pfedvem-variants": (6, 13),
+        "pfedvem-differs": (12, 2),
         "pfedvem-deviation": (3, 2),
         "pfedvem-filter": (8, 6),
         "fedec-baselines": (6, 6),
