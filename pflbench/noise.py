@@ -51,7 +51,7 @@ def below(words: Int[Tensor, "*shape"], n: int, field: int = 0) -> Int[Tensor, "
 
 
 def uniform(key: Int[Tensor, "*lead"], name: tuple[str | int, ...], count: int, dtype: torch.dtype) -> Tensor:
-    """`count` uniform numbers in (0, 1) of 24 bits for each key: [*lead, "count"]."""
+    """`count` uniform numbers in (0, 1] of 24 bits for each key: [*lead, "count"]; float64 never has 1."""
     return _uniform(_shifted(bits(key, name, count), 40), dtype)
 
 

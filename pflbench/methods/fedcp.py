@@ -1,4 +1,4 @@
-"""FedCP (Zhang et al., KDD 2023, arXiv 2307.01217): each row's features are shared out between two heads.
+"""FedCP (Zhang et al., KDD 2023, arXiv 2307.01217), as PFLlib has it: two heads share each row's features.
 
 A policy, linear - layer normalization - ReLU - softmax over two halves, turns f * s / |s| into shares m of the features
 f; s is the sum over classes of the weights of the client's own head. The logits are own(m f) + received((1 - m) f), of

@@ -98,7 +98,7 @@ class Ops:
         return x if drawn is None else x * (drawn > rate) / (1 - rate)
 
     def uniform(self, x: Tensor, name: str) -> Tensor | None:
-        """Uniform random numbers in (0, 1) of this name, one for each entry of the features x; None in tests.
+        """Uniform random numbers in (0, 1] of this name, one for each entry of the features x; None in tests.
 
         A number depends on the batch's key, the row's place in the batch, and the feature alone.
         """

@@ -36,7 +36,8 @@ def with_policy(base: Network) -> Network:
         own, others = ops.layer_norm(z, p["policy.scale"], p["policy.shift"]).relu().chunk(2, -1)
         gap = (own - others).to(torch.promote_types(z.dtype, torch.float32))
         drawn = ops.uniform(gap, "policy")
-        # A softmax over both with Gumbel noise: two Gumbel numbers differ by a logistic one.
+        # A softmax over both with Gumbel noise: two Gumbel numbers differ by a logistic one. In float32 one in 2^24
+        # is infinite; its share is 1 and has no gradient.
         share = torch.sigmoid(gap if drawn is None else gap + drawn.logit())
         return ops.linear(share * f, p[weight], p[bias]) + ops.linear(
             (1 - share) * f, p["received.weight"], p["received.bias"]

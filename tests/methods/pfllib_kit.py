@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,12 +38,16 @@ def spec(stage: Any = "personalized", **changes: Any) -> RunSpec:
 
 
 def trained(
-    method: Method[Any, Any, Any], execution: Any = "loop", stage: Any = "personalized", rounds: int = 2
+    method: Method[Any, Any, Any],
+    execution: Any = "loop",
+    stage: Any = "personalized",
+    rounds: int = 2,
+    **changes: Any,
 ) -> Any:
-    """The run after these rounds."""
-    simulation = Simulation(
-        [spec(stage, rounds=rounds)], [FEDERATION], method, NETWORK, Setup(execution=execution, most_padding=math.inf)
-    )
+    """The run after these rounds; `changes`: of its spec."""
+    asked = spec(stage, rounds=rounds, **changes)
+    setup = Setup(execution=execution, most_padding=math.inf)
+    simulation = Simulation([asked], [FEDERATION], method, NETWORK, setup)
     simulation.run()
     return simulation.runs[0]
 
@@ -75,8 +79,9 @@ def down(loss: Callable[..., Tensor], *at: Tensor) -> list[Tensor]:
     return [one - RATE * g if g is not None else one for one, g in zip(at, found, strict=True)]
 
 
-def weighted(models: list[Tensor]) -> Tensor:
-    sizes = torch.tensor([len(FEDERATION.support[client]) for client in TRAINING], dtype=torch.float64)
+def weighted(models: list[Tensor], clients: Sequence[int] = TRAINING) -> Tensor:
+    """The mean of these clients' models by their numbers of training rows."""
+    sizes = torch.tensor([len(FEDERATION.support[client]) for client in clients], dtype=torch.float64)
     return torch.einsum("c,c...->...", sizes / sizes.sum(), torch.stack(models))
 
 

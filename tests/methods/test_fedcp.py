@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from pflbench import noise
 from pflbench.engine.objective import LoopObjective, Task
-from pflbench.engine.run import Initial
+from pflbench.engine.run import Initial, arrived, sample_cohort
 from pflbench.engine.simulate import Simulation
 from pflbench.errors import UsageError
 from pflbench.methods.base import Round
@@ -93,31 +93,41 @@ def gumbels(*shape: int) -> Tensor:
 
 
 @EXECUTIONS
-@pytest.mark.parametrize("lam", [0.0, 2.5])
-def test_fedcp_is_its_loss(lam: float, execution: Any) -> None:
+@pytest.mark.parametrize(
+    ("lam", "momentum", "decay", "arrival"),
+    [(0.0, 0.0, 0.0, 1.0), (2.5, 0.0, 0.0, 0.6), (2.5, 0.5, 0.1, 1.0)],
+    ids=["no distance", "lost uploads", "momentum and decay"],
+)
+def test_fedcp_is_its_loss(lam: float, momentum: float, decay: float, arrival: float, execution: Any) -> None:
     base, policy_values, received = START[BASE], BEGUN[POLICY], START[HEAD]
-    heads = dict.fromkeys(TRAINING, START[HEAD])
+    heads, weights, lost = dict.fromkeys(TRAINING, START[HEAD]), NETWORK.layout.entries("weight"), 0
     for index in range(2):
-        sent = []
+        sent: dict[int, Tensor] = {}
         for client in TRAINING:
             policy = policy_of(policy_values.clone())
             phi, own = (x.clone().requires_grad_() for x in (base, heads[client]))
             s = parts(heads[client])[0].sum(0)
-            by = torch.optim.SGD([phi, own, *policy.parameters()], RATE)
+            by = torch.optim.SGD([phi, own, *policy.parameters()], RATE, momentum)
             for step, batch in enumerate(passes(client)):
                 x, y = data(batch)
                 f, before = features(phi, x), features(base, x)
                 z = outputs(policy, f, s, own, received, drawn(client, index, step, len(y)))
-                loss = F.cross_entropy(z, y) + lam * mmd(f, before)
+                shrunk = [phi[weights[BASE]], own[weights[HEAD]], policy[0].weight.flatten()]
+                loss = F.cross_entropy(z, y) + lam * mmd(f, before) + decay / 2 * (torch.cat(shrunk) ** 2).sum()
                 by.zero_grad()
                 loss.backward()
                 by.step()
             heads[client] = own.detach()
             moved = nn.utils.parameters_to_vector(policy.parameters()).detach()
-            sent.append(torch.cat([phi.detach(), moved, (heads[client] + received) / 2]))
-        mean = weighted(sent)
+            sent[client] = torch.cat([phi.detach(), moved, (heads[client] + received) / 2])
+        asked = spec(arrival=arrival)
+        there = arrived(asked, sample_cohort(asked, FEDERATION.training, index), index).tolist()
+        lost += len(TRAINING) - len(there)
+        mean = weighted([sent[client] for client in there], there)
         base, policy_values, received = mean[BASE], mean[POLICY], mean[POLICY.stop :]
-    run = trained(FedCP(lam=lam, **OPTIONS), execution)
+    assert bool(lost) == (arrival < 1)
+    options = {"momentum": momentum or None, "weight_decay": decay or None, **OPTIONS}
+    run = trained(FedCP(lam=lam, **options), execution, arrival=arrival)
     close(run.server, mean)
     for client in TRAINING:
         close(run.states[client], heads[client])
@@ -233,6 +243,20 @@ def test_a_stack_of_policies_is_each_of_them_with_noise_and_padded_rows(stack: s
         for i, rows in enumerate((3, 4)):
             close(found[i, :rows], SHARED_OUT.logits([w[i]], x[i, :rows], None if key is None else key[i]))
     assert not torch.allclose(SHARED_OUT.logits([w[0]], x[0], keys[0]), SHARED_OUT.logits([w[0]], x[0]))
+
+
+def test_the_largest_number_of_float32_gives_the_own_head_all_of_a_feature(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ops, "uniform", lambda ops, x, name: torch.ones_like(x))  # so that noise is infinite
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(3, *SHARED_OUT.shape, generator=generator)
+    w = torch.randn(SHARED_OUT.layout.size, generator=generator).requires_grad_()
+    z = SHARED_OUT.logits([w], x)
+    (g,) = torch.autograd.grad(z.square().sum(), w)
+    head, received = (w.detach()[SHARED_OUT.layout.part(name)] for name in ("head", "received"))
+    weight, bias = parts(head)
+    f = SHARED_OUT.represent([w.detach()], x)
+    torch.testing.assert_close(z.detach(), f @ weight.mT + bias + parts(received)[1])
+    assert g.isfinite().all() and g[BASE].any() and not g[POLICY].any()
 
 
 def test_uniform_numbers_have_names_and_there_are_none_in_tests() -> None:

@@ -69,6 +69,15 @@ def test_all_rows_but_local_have_the_pages_numbers(table: Expansion) -> None:
     assert reference is not None and reference.spread == 0.02
 
 
+def test_a_value_of_a_script_is_a_guess_for_other_datasets_than_the_scripts(table: Expansion) -> None:
+    for column in COLUMNS:
+        cell = of(table, "fedcp", column)
+        assert cell.runs[0].method.hyper["lam"] == 5.0 and cell.sources["lam"] == "guess", "the script is MNIST's"
+        assert [one.source for one in table.departures_of(cell) if one.what == "hyperparameters"] == ["guess"]
+        fitting = "code" if column.startswith("fashion-mnist") else "guess"
+        assert of(table, "feddbe", column).sources["kappa"] == fitting
+
+
 def test_the_tables_of_concentrations_and_of_the_leaderboard_share_a_column(table: Expansion) -> None:
     other = expand(load("pfllib-2025-heterogeneity"))
     for row in table.rows:
