@@ -76,6 +76,7 @@ def rules(suite: dict[str, Any], profile: str, column: str) -> dict[str, Any]:
         "smallest": of.get("subset", {}).get("smallest"),
         "spread": {"kind": "std", "ddof": 1, "of": "seeds"} | suite["suite"].get("spread", {}),
         "decimals": suite.get("layout", {}).get("decimals", 2),
+        "best": suite["suite"].get("paper_round") == "best",
     }
 
 
@@ -88,11 +89,12 @@ def inferred(suite: dict[str, Any], line: pd.Series) -> bool:
     )
 
 
-def accuracies(run: pd.DataFrame, stage: str, rule: dict[str, Any]) -> list[pd.DataFrame]:
-    """Accuracies of a run's clients that count, for each of the rounds that are read: client by step."""
+def accuracies(run: pd.DataFrame, stage: str, rule: dict[str, Any], every: bool = False) -> list[pd.DataFrame]:
+    """Accuracies of a run's clients that count, for each of the rounds that are read, or scored: client by step."""
     scores, last = run[run["stage"] == stage], int(run["rounds"].iloc[0])
+    read = range(last - int(run["scored_rounds"].iloc[0]) + 1, last + 1)
     found = []
-    for round in range(last - int(run["scored_rounds"].iloc[0]) + 1, last + 1):
+    for round in sorted(scores["round"].unique()) if every else read:
         table = scores[scores["round"] == round].pivot(index="client", columns="step", values="accuracy")
         steps = rule["steps"] if stage == "finetuned" and rule["steps"] else [table.columns.max()]
         table = table[steps]
@@ -115,14 +117,22 @@ def seed_values(runs: list[pd.DataFrame], stage: str, rule: dict[str, Any]) -> n
         for i, table in enumerate(rounds):
             chosen = [tests[choice][i].to_numpy()[client] for client, choice in enumerate(best)]
             rounds[i] = pd.DataFrame(np.stack(chosen), table.index)
-    means = []
-    for table in rounds:
-        weights = np.ones(len(table))
-        if rule["weighted"]:
-            counts = runs[0][(runs[0]["stage"] == stage)].groupby("client")["count"].first()
-            weights = counts.reindex(table.index).to_numpy()
-        means.append(100 * np.average(table.to_numpy(), axis=0, weights=weights))
-    return np.mean(means, axis=0)
+    return np.mean([mean_of(runs[0], stage, table, rule) for table in rounds], axis=0)
+
+
+def best_round(runs: list[pd.DataFrame], stage: str, rule: dict[str, Any]) -> float:
+    """The largest mean over a run's clients in percent, of all rounds that are scored."""
+    (run,) = runs
+    return max(mean_of(run, stage, table, rule).mean() for table in accuracies(run, stage, rule, every=True))
+
+
+def mean_of(run: pd.DataFrame, stage: str, table: pd.DataFrame, rule: dict[str, Any]) -> np.ndarray:
+    """Mean of a table over its clients in percent, for each step."""
+    weights = np.ones(len(table))
+    if rule["weighted"]:
+        counts = run[run["stage"] == stage].groupby("client")["count"].first()
+        weights = counts.reindex(table.index).to_numpy()
+    return 100 * np.average(table.to_numpy(), axis=0, weights=weights)
 
 
 def deviation(values: np.ndarray, ddof: int, each_step: bool) -> float:
@@ -180,7 +190,9 @@ def recomputed(line: pd.Series, runs: dict[str, pd.DataFrame], rule: dict[str, A
     }
     if np.isnan(line["reference_mean"]):
         return found
-    found["difference"] = found["mean"] - line["reference_mean"]
+    if rule["best"]:  # then the paper's are best rounds, so the comparison is with ours
+        seeds = np.array([best_round(some, line["stage"], rule) for some in by_seed.values()])
+    found["difference"] = seeds.mean() - line["reference_mean"]
     if line["profile"] != "paper" or line["mixed"] or rule["inferred"]:
         return found | {"verdict": "not comparable"}
     if len(seeds) < 3:
