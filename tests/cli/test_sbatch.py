@@ -6,11 +6,13 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
 from cli_kit import METHOD, stored
 
 PLAN = ("plan", "-s", "tiny.toml", "--column", "shards", "--sbatch")
 
 
+@pytest.mark.slow
 def test_the_script_trains_what_is_asked_for(cli, folder: Path) -> None:
     text = cli(*PLAN).out
     (folder / "jobs.sh").write_text(text)
@@ -21,6 +23,7 @@ def test_the_script_trains_what_is_asked_for(cli, folder: Path) -> None:
     assert len(stored(folder / "results")) == 4
 
 
+@pytest.mark.slow
 def test_a_job_whose_time_is_up_is_put_back(cli, folder: Path) -> None:
     """SIGTERM ends the round; the checkpoint is written, and the array's task is put back into the queue."""
     slow = METHOD.replace(

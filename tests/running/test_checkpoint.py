@@ -233,6 +233,7 @@ def checkpoints(results: Path) -> list[str]:
     return [path.parent.name for path in results.glob("checkpoints/*/*/checkpoint.json")]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize("to_all", [False, True], ids=["to the first process", "to all"])
 def test_sigterm_ends_after_the_round_with_75(tmp_path: Path, to_all: bool) -> None:
