@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 from pydantic import Field, model_validator
@@ -49,9 +50,9 @@ class Scoped(TomlTable):
 
     def concerns(self, row: str | None, method: str | None, column: str | None) -> bool:
         """True if it holds for the row of this id and method in this column; None: the table has no row or column."""
-        methods = [without_folder(one) for one in self.methods or ()]
-        of_rows = not self.about_rows or row in (self.rows or ()) or method in methods
-        return of_rows and (self.columns is None or column in self.columns)
+        if self.columns is not None and column not in self.columns:
+            return False
+        return not self.about_rows or row in (self.rows or ()) or method in [*map(without_folder, self.methods or ())]
 
 
 class Note(Scoped):
@@ -184,14 +185,23 @@ class Layer:
         id_, method = (None, None) if row is None else (row.id, without_folder(row.method))
         replaced = set[str | None]()
         while layer is not None:
-            here = [one for one in layer.tables if isinstance(one, kind) and one.concerns(id_, method, column)]
+            here = [one for one in layer.by_kind.get(kind, ()) if one.concerns(id_, method, column)]
             yield from (one for one in here if one.replaces not in replaced)
             replaced |= {one.replaces for one in here} - {None}
             id_, column, layer = layer.rows.get(id_ or ""), layer.columns.get(column or ""), layer.below
 
+    @cached_property
+    def by_kind(self) -> Mapping[type[Scoped], list[Any]]:
+        """Tables of this file alone by their kind, which a table asks for at each of its cells."""
+        found: dict[type[Scoped], list[Any]] = {}
+        for one in self.tables:
+            found.setdefault(type(one), []).append(one)
+        return found
+
     def anywhere(self, kind: type[T], cells: Iterable[tuple[_Row | None, str | None]]) -> tuple[T, ...]:
         """Tables of a kind that hold in some of these cells, each once, in the order of their files."""
-        there = {id(one) for row, column in cells for one in self.found(kind, row, column)}
+        places = {(row and row.id, column): row for row, column in cells}
+        there = {id(one) for (_, column), row in places.items() for one in self.found(kind, row, column)}
         return tuple(one for one in self.every() if isinstance(one, kind) and id(one) in there)
 
     def every(self) -> Iterator[Scoped]:
