@@ -4,9 +4,8 @@
     pflbench compare results OUT                              # the cells and verdicts that moved
 
 OUT is a results folder: the stored runs, with those in place that were made again. `OUT/reruns-1.json` has an entry
-for each; a second call goes on where the first ended. Several processes may share one OUT, each
-with its `--part`.
-Trials are not drawn. A run whose dataset is not in the data root is drawn and named.
+for each; a second call goes on where the first ended. Once OUT is there, several processes may share it, each with its
+`--part`. Trials are not drawn. A run whose dataset is not in the data root is drawn and named.
 """
 
 from __future__ import annotations
