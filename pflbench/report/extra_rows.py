@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -105,14 +105,19 @@ def belongs(run: RunSpec, table: Expansion, asked: Requests, named: bool) -> boo
 
 def variant(spec: RunSpec, alike: Alike = NOTHING) -> Variant:
     """Variant of a run, the same for all runs of its row."""
+    name, version = spec.method.name, spec.method.version
+    return Variant(name, alike.get((name, version), version), _options(spec))
+
+
+@lru_cache(maxsize=2**16)  # several tables ask it of the same runs
+def _options(spec: RunSpec) -> tuple[tuple[str, str], ...]:
+    """`Variant.options` of a run."""
     options: dict[str, Any] = dict(spec.method.hyper)
     if spec.scoring.finetune is not None:
         options["finetune lr"] = spec.scoring.finetune.lr
     if spec.after:
         options["after"] = [link.model_dump(mode="json") for link in spec.after]
-    name, version = spec.method.name, spec.method.version
-    values = tuple((key, json.dumps(options[key], sort_keys=True)) for key in sorted(options))
-    return Variant(name, alike.get((name, version), version), values)
+    return tuple((key, json.dumps(options[key], sort_keys=True)) for key in sorted(options))
 
 
 class _Column:

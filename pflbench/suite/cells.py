@@ -347,7 +347,7 @@ class Expansion:
     def notes_on(self, cells: Iterable[Cell]) -> tuple[str, ...]:
         """Its notes, but for those that are about rows or columns and none of these cells."""
         here = self.layer.anywhere(Note, [(None, None), *((cell.row, cell.column.id) for cell in cells)])
-        elsewhere = {one.text for one in self.layer.every() if isinstance(one, Note)} - {one.text for one in here}
+        elsewhere = {one.text for one in self.layer.of_kind(Note)} - {one.text for one in here}
         return tuple(note for note in self.notes if note not in elsewhere)
 
     @cached_property

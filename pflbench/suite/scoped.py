@@ -200,15 +200,18 @@ class Layer:
 
     def anywhere(self, kind: type[T], cells: Iterable[tuple[_Row | None, str | None]]) -> tuple[T, ...]:
         """Tables of a kind that hold in some of these cells, each once, in the order of their files."""
+        every = tuple(self.of_kind(kind))
+        if not every:  # as in most suites, which is asked at each of a table's cells
+            return ()
         places = {(row and row.id, column): row for row, column in cells}
         there = {id(one) for (_, column), row in places.items() for one in self.found(kind, row, column)}
-        return tuple(one for one in self.every() if isinstance(one, kind) and id(one) in there)
+        return tuple(one for one in every if id(one) in there)
 
-    def every(self) -> Iterator[Scoped]:
-        """All tables, also of the files below."""
-        yield from self.tables
+    def of_kind(self, kind: type[T]) -> Iterator[T]:
+        """All tables of a kind, also of the files below."""
+        yield from self.by_kind.get(kind, ())
         if self.below:
-            yield from self.below.every()
+            yield from self.below.of_kind(kind)
 
 
 ALONE = Layer()
