@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -44,31 +45,36 @@ def order(values: Iterable[CellValue], spread: Spread) -> Order | None:
             theirs.append(printed_sample(value.reference, spread)[0])
     if len(ours) < FEWEST:
         return None
-    tau = float(_tau([one.mean for one in ours], [one.mean for one in theirs])[0])
+    tau = float(_tau([one.mean for one in ours], [one.mean for one in theirs]))
     known = all(one.n >= ENOUGH_SEEDS for one in ours) and all(one.sd is not None and one.n > 1 for one in theirs)
     return Order(tau, _interval(ours, theirs) if known else None, len(ours))
 
 
 def _interval(ours: Sequence[Sample], theirs: Sequence[Sample]) -> Interval:
-    random = np.random.default_rng(0)
-    low, high = np.quantile(_tau(*(_drawn(some, random) for some in (ours, theirs))), (0.025, 0.975))
+    noise = _noise(tuple(one.n - 1 for one in (*ours, *theirs)))
+    drawn = [one.mean + (one.sd or 0.0) / one.n**0.5 * t for one, t in zip((*ours, *theirs), noise, strict=True)]
+    low, high = np.quantile(_tau(drawn[: len(ours)], drawn[len(ours) :]), (0.025, 0.975))
     return Interval(float(low), float(high))
 
 
-def _drawn(some: Sequence[Sample], random: np.random.Generator) -> npt.NDArray[np.float64]:
-    """Means as they might be: [draw, row]."""
-    columns = [one.mean + (one.sd or 0.0) / one.n**0.5 * random.standard_t(one.n - 1, _DRAWS) for one in some]
-    return np.stack(columns, axis=1)
+@lru_cache(maxsize=8)  # most columns of a table have the same seeds
+def _noise(degrees: tuple[int, ...]) -> list[npt.NDArray[np.float64]]:
+    """Draws of Student's t for each of these degrees of freedom."""
+    random = np.random.default_rng(0)
+    return [random.standard_t(one, _DRAWS) for one in degrees]
 
 
 def _tau(one: npt.ArrayLike, other: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Tau-b of two orders of rows, [draw, row] each; 0 where one ties all rows. Loading scipy.stats takes longer."""
+    """Tau-b of two orders of rows, [row] or [row, draw]; 0 where one ties all. Loading scipy.stats takes longer."""
     signs = []
-    for means in (np.atleast_2d(one), np.atleast_2d(other)):
-        first, second = np.triu_indices(means.shape[1], 1)
-        signs.append(np.sign(means[:, first] - means[:, second]))
+    for means in (np.asarray(one), np.asarray(other)):
+        first, second = np.triu_indices(len(means), 1)
+        above, below = means[first] > means[second], means[first] < means[second]
+        signs.append(above.astype(np.int8) - below.astype(np.int8))
     a, b = signs
-    return np.asarray((a * b).sum(1) / np.sqrt(np.maximum((a**2).sum(1) * (b**2).sum(1), 1)))
+    return np.asarray(
+        (a * b).sum(0) / np.sqrt(np.maximum(np.count_nonzero(a, axis=0) * np.count_nonzero(b, axis=0), 1))
+    )
 
 
 def orders(table: Expansion, grid: Grid) -> list[str]:

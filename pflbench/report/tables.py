@@ -276,12 +276,12 @@ def _of_any(suite: Suite, part: Selection, stored: _Stored) -> list[Expansion]:
 
 def _of_suite(suite: Suite, part: Selection, stored: _Stored) -> list[Expansion]:
     """The tables of one suite that have a stored run."""
-    profiles: Iterable[str] = [part.profile] if part.profile else suite.profiles
-    if not part.suites:  # expanding takes longer than looking where runs could stand
-        profiles = [one for one in profiles if suite.document(one).column_keys(part.rounds) & stored.column_keys]
-    tables = [expand(suite, part, profile=profile) for profile in profiles]
+    profiles: Sequence[str] = [part.profile] if part.profile else list(suite.profiles)
     if part.suites and part.profile:
-        return tables
+        return [expand(suite, part, profile=part.profile)]
+    # Expanding takes longer than looking where runs could stand. Of a named suite one says what is unknown.
+    there = [one for one in profiles if suite.document(one).column_keys(part.rounds) & stored.column_keys]
+    tables = [expand(suite, part, profile=one) for one in there or profiles[: bool(part.suites)]]
     return [table for table in tables if _has_results(table, stored)]
 
 

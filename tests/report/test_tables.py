@@ -1,12 +1,16 @@
-"""Which table was run last."""
+"""Which tables have results, and which was run last."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from pflbench.report.tables import latest
+import pytest
+
+from pflbench.errors import UsageError
+from pflbench.report.tables import latest, with_results
 from pflbench.result import RunResult, Score
+from pflbench.selection import Selection
 from pflbench.store import Store
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
@@ -47,3 +51,11 @@ def test_a_suite_that_became_another_one_is_not_what_was_run_last(tmp_path: Path
         )
     )
     assert latest(store, UserSupplied(tmp_path)) is None
+
+
+def test_a_named_suite_without_any_run_still_says_what_is_unknown(tmp_path: Path) -> None:
+    """None of its profiles can have a result, and those that cannot are not expanded."""
+    own, part = UserSupplied(tmp_path), Selection(suites=["cafeme-table1"])
+    assert with_results(part, Store(tmp_path), own) == []
+    with pytest.raises(UsageError, match="Unknown column 'rmnist-shard'"):
+        with_results(part.but(columns=["rmnist-shard"]), Store(tmp_path), own)
