@@ -23,12 +23,12 @@ _TRUE, _FALSE, _INT32, _INT64, _BINARY, _STRUCT = 1, 2, 5, 6, 8, 12
 """Types of fields."""
 
 
-def unpacked_bytes(file: IO[bytes], end: int, chunk: ColumnChunkMetaData) -> int:
-    """Return the bytes that a column chunk's pages unpack to. `end`: the file's size. Raises `Unfit` and `OSError`."""
+def unpacked_bytes(file: IO[bytes], chunk: ColumnChunkMetaData) -> int:
+    """Return the bytes that a column chunk's pages unpack to. Raises `Unfit` and `OSError`."""
     start, size = chunk.data_page_offset, chunk.total_compressed_size
     if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < start:
         start = chunk.dictionary_page_offset
-    if min(start, size) < 0 or start + size > end:
+    if min(start, size) < 0 or start + size > file.seek(0, 2):
         raise Unfit("a column that is not in the file")
     file.seek(start)
     pages = file.read(size)

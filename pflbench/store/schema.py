@@ -291,13 +291,12 @@ class OpenFile(NamedTuple):
     def read(self, groups: Sequence[int], names: Sequence[str]) -> pa.Table:
         """These columns of row groups, with checked pages. Raises as `read_rows`."""
         rows = size = 0
-        end = self.file.seek(0, 2)
         for group in map(self.parquet.metadata.row_group, groups):
             rows += group.num_rows
             for chunk in map(group.column, self.columns):
                 if not 0 <= group.num_rows == chunk.num_values:
                     raise Unfit(f"{group.num_rows:,} rows with {chunk.num_values:,} values in a column")
-                size += pages.unpacked_bytes(self.file, end, chunk)
+                size += pages.unpacked_bytes(self.file, chunk)
         if size > _MOST_BYTES + _BYTES_OF_A_ROW * rows:
             raise Unfit(f"{rows:,} rows that unpack to {size:,} bytes")
         return self.parquet.read_row_groups(groups, names, use_threads=False)
