@@ -131,6 +131,7 @@ def test_curves_of_all_rows_can_be_toggled_and_drawn_over_steps(opened: Any) -> 
     curves = sheet(page, "cafeme-table1.quick").locator("details.curves")
     curves.locator("summary").click()
     panels = curves.locator("figure")
+    panels.last.wait_for()  # drawn once the browser says that it is open
     assert panels.count() == 4 and panels.nth(2).locator("polyline.method").count() == 6
     told = panels.nth(2).locator("polyline.method title").evaluate_all("all => all.map((one) => one.textContent)")
     assert "CAFeMe: 97.0 %" in told, "a curve ends at the table's number"
