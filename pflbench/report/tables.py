@@ -276,12 +276,14 @@ def _of_any(suite: Suite, part: Selection, stored: _Stored) -> list[Expansion]:
 
 def _of_suite(suite: Suite, part: Selection, stored: _Stored) -> list[Expansion]:
     """The tables of one suite that have a stored run."""
-    profiles: Sequence[str] = [part.profile] if part.profile else list(suite.profiles)
     if part.suites and part.profile:
         return [expand(suite, part, profile=part.profile)]
-    # Expanding takes longer than looking where runs could stand. Of a named suite one says what is unknown.
+    profiles = (part.profile,) if part.profile else suite.profiles
+    # Expanding takes longer than looking where runs could stand.
     there = [one for one in profiles if suite.document(one).column_keys(part.rounds) & stored.column_keys]
-    tables = [expand(suite, part, profile=one) for one in there or profiles[: bool(part.suites)]]
+    if part.suites and not there:
+        there = [profiles[0]]  # expanding it says what is unknown
+    tables = [expand(suite, part, profile=one) for one in there]
     return [table for table in tables if _has_results(table, stored)]
 
 
