@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -13,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 from pflbench.cli import common, options
 from pflbench.cli.common import console, states
 from pflbench.cli.options import asking, option
-from pflbench.cli.run import train_part
+from pflbench.cli.run import say_outcome
 from pflbench.data.root import data_root
-from pflbench.running.execution import Execution, choose_device
-from pflbench.selection import Selection
+from pflbench.running.execution import Execution
 from pflbench.store import Store
 from pflbench.units import count
 
@@ -54,45 +52,28 @@ def queue(
         return 0
     if not dry_run and hasattr(os, "nice"):
         os.nice(19)
-    end = None if minutes is None else monotonic() + 60 * minutes
-    in_time = None if end is None else lambda: monotonic() < end
-    good = True
-    for item in items:
-        found = states(item.table.runs, store)
-        if found["missing"] and (in_time is None or in_time()):
-            console().print(f"{item.title}: {_progress(found)}.")
-            scored = replace(execution, evaluate_every=item.entry.evaluate_every)
-            for part in _steps(item, store, execution.jobs, in_time):
-                good &= train_part(part, results, scored, dry=dry_run)
-        if not dry_run and states(item.table.runs, store).keys() == {"done"}:
-            common.say_packed(pack(store, {spec.id for spec in item.table.runs}))
+    unfinished = [item for item in items if states(item.table.runs, store)["missing"]]
+    until = None if minutes is None else monotonic() + 60 * minutes
+    try:
+        good = not unfinished or _train(unfinished, results, replace(execution, until=until), dry=dry_run)
+    finally:  # whatever happens, what is complete is packed
+        if not dry_run:
+            complete = [item.table.runs for item in items if states(item.table.runs, store).keys() == {"done"}]
+            common.say_packed(pack(store, {spec.id for runs in complete for spec in runs}))
     if not dry_run:
         good &= _conclude(items, store, file)
     return 0 if good else 1
 
 
-def _steps(item: QueueItem, store: Store, jobs: int | None, in_time: Callable[[], bool] | None) -> Iterator[Selection]:
-    """Parts of an entry to train: all of it, or, where time is short, one after the other as many as run at a time.
+def _train(items: list[QueueItem], results: Path, execution: Execution, *, dry: bool) -> bool:
+    """Train what is missing, or list it; whether nothing stood in the way."""
+    from pflbench.cli.progress import Display
+    from pflbench.running.executors import run_in_turn
 
-    Each is to be trained before the next is asked for. `jobs`: processor cores to use, None for all; `in_time`: whether
-    there is time to start something, None where there is no end.
-    """
-    from pflbench.running.local import cores  # which imports torch
-
-    if in_time is None:
-        alike = all(len(cell.by_seed) == len(item.table.seeds) for cell in item.table.cells)
-        seeds = item.table.seeds if alike else item.part.seeds  # a column may have seeds of its own
-        yield item.part.but(columns=[column.id for column in item.table.columns], seeds=seeds)
-        return
-    for place in item.cells():
-        missing = list(dict.fromkeys(spec.seed for spec in place.runs if store.status(spec.id) == "missing"))
-        size = len(missing) if choose_device("auto").startswith("cuda") else jobs or cores()  # a stack on a GPU
-        for first in range(0, len(missing), size):
-            now = missing[first : first + size]
-            if in_time():
-                yield place.part.but(seeds=now)
-            if states([spec for spec in place.runs if spec.seed in now], store)["missing"]:
-                break  # time is up, or there is something that the next seeds would stumble on too, as missing data
+    with Display(quiet=False) as display:
+        outcome = run_in_turn(items, results, execution, display.event, dry=dry)
+    say_outcome(outcome, console(), dry=dry)
+    return not outcome.problems
 
 
 def _progress(found: Counter[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,34 +36,33 @@ def run(
 
     A finished run is kept whatever happens next: interrupt it, and the same command goes on from there.
     """
-    execution.check(selection.precision)
-    return 0 if train_part(selection, results, execution, quiet=quiet, dry=dry_run) else 1
-
-
-def train_part(part: Selection, results: Path, execution: Execution, *, quiet: bool = False, dry: bool = False) -> bool:
-    """Train what has no result of this part of some suites, and count what statistics are not counted yet.
-
-    Returns whether everything has a result then. `dry`: only list what there is to do.
-    """
     from pflbench.cli.progress import Display
-    from pflbench.running.executors import run
+    from pflbench.running import executors
 
+    execution.check(selection.precision)
     with Display(quiet) as display:
-        outcome = run(part, results, execution, display.event, dry=dry)
+        outcome = executors.run(selection, results, execution, display.event, dry=dry_run)
     out = Console(quiet=True) if quiet else console()
+    say_outcome(outcome, out, dry=dry_run)
+    if dry_run:
+        return 1 if outcome.problems else 0
+    if outcome.names and (outcome.finished or not (outcome.runnable or outcome.problems)):
+        out.print(f"The table: {command('report', selection.but(methods=None, overrides=None).options, results)}")
+    return 0 if outcome.good else 1
+
+
+def say_outcome(outcome: Outcome, out: Console, *, dry: bool) -> None:
+    """What failed, and how many runs are finished; `dry`: what there is to do. Raises `typer.Exit` after SIGTERM."""
     if dry:
         for spec in outcome.runnable:
             out.print(f"  {outcome.called(spec)}")
-        return not outcome.problems
+        return
     say_failures(outcome)
     if outcome.stopped:
         errors().print("Stopped by SIGTERM. Runs under way have their checkpoint; the same command goes on from there.")
         raise typer.Exit(STOPPED)
     if outcome.dones:
         out.print(outcome.summary)
-    if outcome.names and (outcome.finished or not (outcome.runnable or outcome.problems)):
-        out.print(f"The table: {command('report', part.but(methods=None, overrides=None).options, results)}")
-    return outcome.good
 
 
 def say_failures(outcome: Outcome) -> None:

@@ -44,7 +44,7 @@ class Side:
         suite: Its name.
         profile: Its profile; any but `paper` decides nothing about the paper.
         decision: Over all comparisons.
-        columns: Over those of one column or group, by its title.
+        columns: Over those of one column (`grows`: over all), by its title.
         compared: The comparisons, in the order of `differences`.
         differences: For each comparison, its difference in points for each seed of the suite; None: not run.
         bounds: What is claimed of each.
@@ -254,7 +254,7 @@ def _by_column(
     differences: Sequence[Sequence[float | None]],
     bounds: Sequence[Hypotheses],
 ) -> dict[str, Decision]:
-    """Decisions over the comparisons of one column or group alone."""
+    """Decisions over the comparisons of one column alone (`grows`: of all)."""
     found = {}
     for name in dict.fromkeys(one.title for one in compared):
         here = [i for i, one in enumerate(compared) if one.title == name]

@@ -134,26 +134,25 @@ def load(path: Path) -> list[Claim]:
 
 
 def comparisons(claim: Claim, of: Expansion, *, partly: bool = False) -> list[RivalComparison]:
-    """The comparisons of a claim in a suite: one for each rival and column, or group of columns for `grows`.
+    """The comparisons of a claim in a suite: one for each rival and column; for `grows` over all columns.
 
     `partly`: leave out rivals and columns that the suite lacks. Raises `UsageError` for a name that it lacks.
     """
     _check(claim, of, [claim.row] if partly else [claim.row, *claim.against], [] if partly else claim.columns)
     there = {row.id for row in of.rows}
     rivals = [id for id in claim.against if id in there] if claim.against else [""]
-    return [_comparison(claim, of, group, rival) for group in _groups(claim, of, partly) for rival in rivals]
+    return [_comparison(claim, of, columns, rival) for columns in _together(claim, of, partly) for rival in rivals]
 
 
-def _groups(claim: Claim, of: Expansion, partly: bool) -> list[list[TableColumn]]:
-    """Columns of each comparison, in the claim's order: one or, for `grows`, those of a group."""
+def _together(claim: Claim, of: Expansion, partly: bool) -> list[list[TableColumn]]:
+    """Columns of each comparison, in the claim's order: one or, for `grows`, all."""
     columns = {one.id: one for one in of.columns}
     kept = [columns[id] for id in claim.columns if id in columns]
     if claim.test != "grows":
         return [[one] for one in kept]
-    groups = [[one for one in kept if one.group == group] for group in dict.fromkeys(one.group for one in kept)]
-    if not partly and min(map(len, groups)) < 2:
-        raise UsageError(f"{_place(claim, of)}: a lead can only grow over two columns or more of one group.")
-    return [group for group in groups if len(group) > 1]
+    if not partly and len(kept) < 2:
+        raise UsageError(f"{_place(claim, of)}: a lead can only grow over two columns or more.")
+    return [kept] if len(kept) > 1 else []
 
 
 def _comparison(claim: Claim, of: Expansion, columns: Sequence[TableColumn], rival: str) -> RivalComparison:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from pflbench.errors import UsageError
 from pflbench.selection import Selection, selection
-from pflbench.spec import RunSpec
 from pflbench.suite.cells import Expansion
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load, read_toml
@@ -51,13 +50,6 @@ class QueueFile(TomlTable):
     entry: Annotated[list[Entry], Field(min_length=1)]
 
 
-class QueuedCell(NamedTuple):
-    """A place of an entry, a column and a method, as a selection of its own, and all its runs."""
-
-    part: Selection
-    runs: tuple[RunSpec, ...]
-
-
 @dataclass(frozen=True)
 class QueueItem:
     """An entry, the part of a suite that it asks for (from any folder), and what that expands to."""
@@ -74,15 +66,6 @@ class QueueItem:
         few = len(self.table.seeds) == 1
         seeds = f"{'seed' if few else 'seeds'} {seed_text(self.table.seeds)}"
         return f"{self.table.suite} [{self.table.profile}] {columns} · {methods} · {seeds}"
-
-    def cells(self) -> list[QueuedCell]:
-        """The entry's cells, in the order of their runs; a method with several rows or stages counts once."""
-        found: dict[tuple[RunSpec, ...], QueuedCell] = {}
-        for cell in self.table.cells:
-            method = self.table.locations.get(cell.runs[0].id, {}).get("methods", cell.row.id)
-            part = self.part.but(columns=[cell.column.id], methods=[method])
-            found.setdefault(cell.needed, QueuedCell(part, cell.needed))
-        return list(found.values())
 
 
 def read_queue(path: Path, supplied: UserSupplied | None = None) -> list[QueueItem]:
