@@ -14,6 +14,7 @@ from pflbench.report.text import grouped, ranges
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
 from pflbench.store import Stored
+from pflbench.store.thin import KEPT
 from pflbench.suite.cells import Cell, Expansion
 
 _LONGEST = 120
@@ -112,7 +113,14 @@ def packaged(used: Sequence[ShownRun]) -> str:
     rows = dict.fromkeys(u.row for u in used if u.stored.spec.id in came)
     of = f" (of {', '.join(rows)})" if any(u.stored.spec.id not in came for u in used) else ""
     shown = len({u.stored.spec.id for u in used})
-    return f"Packaged reference runs, which came with pflbench {__version__}: {len(came)} of {shown}{of}."
+    thin = {u.stored.spec.id for u in used if u.stored.provenance.get(KEPT)}
+    late = (
+        f" Of {len(thin)} of them the package has the last ten scored rounds, where curves and best rounds begin; the "
+        "repository's results/packs has all."
+        if thin
+        else ""
+    )
+    return f"Packaged reference runs, which came with pflbench {__version__}: {len(came)} of {shown}{of}.{late}"
 
 
 def doubtful_runs(table: Expansion, used: Sequence[ShownRun], done: Iterable[Stored]) -> list[str]:

@@ -24,7 +24,9 @@ _KNOWN: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("bytes_up", "bytes_down", "floats_up", "floats_down", "padding", "rounds_per_second"), _NUMBER),
     **dict.fromkeys(("client_gradients", "client_gradients_least", "client_gradients_most"), _NUMBER),
     **dict.fromkeys(("client_seconds", "wall_seconds", "peak_memory", "peak_device_memory"), _NUMBER),
-    **dict.fromkeys(("evaluate_every", "resumed", "shared_rows", "threads", "guards"), (int, type(None))),
+    **dict.fromkeys(
+        ("evaluate_every", "resumed", "shared_rows", "threads", "guards", "kept_rounds"), (int, type(None))
+    ),
     **dict.fromkeys(("dirty", "unchecked", "deterministic"), (bool, type(None))),
     "asked": (dict, type(None)),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from pflbench import package
 from pflbench.package import __version__
 from pflbench.store import ShownStore, Store
 from pflbench.store.packing import pack
+from pflbench.store.thin import KEPT
 
 LABEL = f"Packaged reference runs, which came with pflbench {__version__}: "
 
@@ -67,6 +69,18 @@ def test_a_checkouts_packs_are_the_packaged_ones_from_any_folder(
 def test_the_short_form_labels_them_too(cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PFLBENCH_REPORT_FULL")
     assert LABEL in " ".join(cli("report", "-s", "tiny.toml").out.split())
+
+
+def test_those_without_early_rounds_say_where_these_are(cli, packaged: Path) -> None:
+    assert "begin" not in cli("report", "-s", "tiny.toml").out
+    store = Store(packaged.parent)
+    result = store.read(next(run.spec.id for run in store.list() if run.failure is None))
+    store.write(replace(result, provenance=result.provenance | {KEPT: 10}))
+    pack(store)
+    late = (
+        f"{LABEL}8 of 8. Of 1 of them the package has the last ten scored rounds, where curves and best rounds begin;"
+    )
+    assert late in " ".join(cli("report", "-s", "tiny.toml").out.split())
 
 
 @pytest.mark.usefixtures("packaged")
