@@ -47,9 +47,9 @@ def test_models_are_asked_for_of_a_run_that_another_trains_without(
     (path,) = (folder / "results" / "runs").glob("*.parquet")
     path = path.rename(folder / path.name)
 
-    def other(*_: object) -> Shared:
+    def other(*given: object, **more: object) -> Shared:
         path.rename(folder / "results" / "runs" / path.name)
-        return Shared(*_)
+        return Shared(*given, **more)
 
     monkeypatch.setattr(training, "Shared", other)
     told = cli(*COMMAND, "--keep-models")
