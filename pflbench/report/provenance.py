@@ -115,8 +115,8 @@ def packaged(used: Sequence[ShownRun]) -> str:
     shown = len({u.stored.spec.id for u in used})
     thin = {u.stored.spec.id for u in used if u.stored.provenance.get(KEPT)}
     late = (
-        f" Of {len(thin)} of them the package has the last ten scored rounds, where curves and best rounds begin; the "
-        "repository's results/packs has all."
+        f" For {len(thin)} of them the package holds the last ten scored rounds alone, so curves and best rounds begin "
+        "there; the repository's results/packs holds all rounds."
         if thin
         else ""
     )

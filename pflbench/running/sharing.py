@@ -122,7 +122,7 @@ def longest_first(
 ) -> list[Task]:
     """The tasks of each turn with most work first, so that no long one ends alone; equal ones in their order.
 
-    `work`: what each run costs next to the others, by its id. `turns`: the turn of each run by its id; else the first.
+    `work`: what each run costs next to the others, by its id. `turns`: each run's turn, by its id; default: 0.
     """
     return sorted(
         tasks,

@@ -77,9 +77,7 @@ def test_those_without_early_rounds_say_where_these_are(cli, packaged: Path) -> 
     result = store.read(next(run.spec.id for run in store.list() if run.failure is None))
     store.write(replace(result, provenance=result.provenance | {KEPT: 10}))
     pack(store)
-    late = (
-        f"{LABEL}8 of 8. Of 1 of them the package has the last ten scored rounds, where curves and best rounds begin;"
-    )
+    late = f"{LABEL}8 of 8. For 1 of them the package holds the last ten scored rounds alone, so"
     assert late in " ".join(cli("report", "-s", "tiny.toml").out.split())
 
 
