@@ -105,7 +105,10 @@ def test_it_opens_on_what_holds_of_each_paper(opened: Any) -> None:
 
 
 def test_a_forest_stands_beside_the_table(opened: Any) -> None:
-    page = opened(f"table={TABLE}")
+    hidden = [
+        f"column=fashion-mnist-{clients}/{stage}" for clients in (50, 200) for stage in ("personalized", "global")
+    ]
+    page = opened("&".join((f"table={TABLE}", *hidden)))
     forest = sheet(page).locator(".forest")
     facet = forest.locator("figure", has_text="100 Clients PM").first
     rows = facet.locator(".tree title").evaluate_all("all => all.map((one) => one.textContent)")
