@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from pflbench import garbage, names, trust
 from pflbench.engine.batches import stream_of
@@ -28,6 +30,7 @@ from pflbench.engine.run import Initial, scored_clients
 from pflbench.engine.simulate import DTYPES, Setup, Simulation
 from pflbench.errors import PflbenchError
 from pflbench.methods.base import Batch, Draw, Round
+from pflbench.models.network import Network
 from pflbench.names import Places
 from pflbench.running import build
 from pflbench.running.allocator import tune_allocator
@@ -36,6 +39,8 @@ from pflbench.running.process import cause_of_death, serving
 from pflbench.spec import RunSpec
 from pflbench.units import count, duration
 
+IMAGES = 2
+"""A batch that a normalization takes."""
 COINS = 100
 """Equally spaced coins that stand for the rounds of a method whose clients draw by them."""
 
@@ -166,7 +171,39 @@ def work_of(spec: RunSpec, reference: str) -> float | None:
     if not reference.startswith("pflbench.methods."):
         return None
     rows = gradient_rows(spec, reference)
-    return rows * build.network(spec).layout.size if rows else None
+    return rows * flops(build.network(spec)) if rows else None
+
+
+def flops(network: Network) -> float:
+    """Floating-point operations of one image's forward pass: those of products and convolutions, by PyTorch's formulas.
+
+    A convolution uses each of its weights many times, so the number of parameters does not tell the cost of networks.
+    """
+    counted = _Flops()
+    with torch.no_grad(), counted:
+        network.logits([torch.zeros(network.layout.size)], torch.zeros(IMAGES, *network.shape))
+    return counted.total / IMAGES
+
+
+class _Flops(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Within this context operations are done, and those that PyTorch has a formula for are counted in `total`."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.total = 0.0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # as `Shapes`
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """The result of one operation."""
+        result = func(*args, **(kwargs or {}))
+        if formula := flop_registry.get(func._overloadpacket):
+            self.total += formula(*args, **(kwargs or {}), out_val=result)
+        return result
 
 
 SECONDS = 1.0

@@ -100,18 +100,24 @@ def test_the_pools_sizes_are_true() -> None:
         assert dataset.examples == len(dataset.load(None, 0).labels)  # type: ignore[arg-type]
 
 
-def test_work_is_relative_to_the_other_runs_and_the_network() -> None:
+def test_work_is_relative_to_the_other_runs() -> None:
     fast, slow = spec("fedavg", epochs=1), spec("fedavg", epochs=5)
     where = names.locate("methods", "fedavg")
     work = relative_work({fast: where, slow: where})
     assert work is not None
     training = 4 * 3 * 70
     assert work[slow.id] / work[fast.id] == pytest.approx((5 * training + SCORING) / (training + SCORING))
-    larger = spec("fedavg", model="mlp", epochs=1)
-    both = relative_work({fast: where, larger: where})
-    assert both is not None
-    sizes = [build.network(one).layout.size for one in (fast, larger)]
-    assert both[larger.id] / both[fast.id] == pytest.approx(sizes[1] / sizes[0])
+
+
+def test_networks_cost_what_their_products_and_convolutions_do() -> None:
+    where = names.locate("methods", "fedavg")
+    cnn, mlp = spec("fedavg", epochs=1), spec("fedavg", model="mlp", epochs=1)
+    work = relative_work({cnn: where, mlp: where})
+    assert work is not None
+    # Of a 28x28 image: 5x5 convolutions to 32 channels of 24x24 and, pooled, to 64 of 8x8; then two products. The MLP has two, too.
+    convolutions = 24 * 24 * 32 * 25 + 8 * 8 * 64 * 32 * 25
+    products = 1024 * 512 + 512 * 10
+    assert work[cnn.id] / work[mlp.id] == pytest.approx((convolutions + products) / (784 * 100 + 100 * 10))
 
 
 def test_somebodys_own_code_is_not_run_to_learn_its_work() -> None:
