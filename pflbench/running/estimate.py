@@ -14,6 +14,7 @@ from functools import lru_cache
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,9 +80,10 @@ class MeanClient:
 
 
 @lru_cache(maxsize=1024)
-def gradient_rows(spec: RunSpec, reference: str) -> float | None:
+def gradient_rows(spec: RunSpec, reference: str, every: int | None = None) -> float | None:
     """Rows that a run takes gradients of, training and scoring together, if every client holds the mean number.
 
+    `every`: the interval of rounds after which it is scored, too; None: its last rounds alone.
     Other passes count by what they cost in gradients; a larger network than the plain one (CAFeMe's) counts by its
     size. None if the dataset does not say how large it is, or the method cannot compute without data.
     """
@@ -92,12 +94,12 @@ def gradient_rows(spec: RunSpec, reference: str) -> float | None:
         return None
     try:
         divided = getattr(build.partition(spec.partition), "rows", None) or examples  # limited data (pFedVEM, Table 6)
-        return _rows(spec, reference, examples, divided)
+        return _rows(spec, reference, examples, divided, every or spec.rounds)
     except Exception:  # a user's method may look at its numbers; what is wrong with it the run itself says
         return None
 
 
-def _rows(spec: RunSpec, reference: str, examples: int, divided: int) -> float:
+def _rows(spec: RunSpec, reference: str, examples: int, divided: int, every: int) -> float:
     """`examples` the dataset has outside of its test split, of which the clients hold `divided`."""
     client = MeanClient(spec, reference, divided)
     method = client.method
@@ -118,7 +120,8 @@ def _rows(spec: RunSpec, reference: str, examples: int, divided: int) -> float:
     clients = min(scored[spec.scoring.clients], spec.scoring.first or spec.clients)
     before = ((link, names.locate("methods", link.method.name)) for link in spec.links)
     training = sum(_training(link, MeanClient(link, where, divided)) for link, where in before)
-    total = training + _training(spec, client) + min(spec.scoring.last, spec.rounds) * clients * one
+    last = min(spec.scoring.last, spec.rounds)
+    total = training + _training(spec, client) + (last + (spec.rounds - last) // every) * clients * one
     return float(total * client.network.layout.size / client.plain.layout.size)
 
 
@@ -151,26 +154,30 @@ def seconds(spec: RunSpec, reference: str, speeds: Mapping[str, float]) -> float
     return None if speed is None else rows * speed
 
 
-def relative_work(references: Mapping[RunSpec, str]) -> dict[str, float] | None:
+def relative_work(
+    references: Mapping[RunSpec, str], every: Mapping[str, int | None] = MappingProxyType({})
+) -> dict[str, float] | None:
     """Relative cost of each run, by its id; None if one has a user-supplied method, or cannot be counted.
 
     `references`: for each run where its method's code is. Own code runs in workers only: it may end its process.
+    `every`: by run id, the interval of rounds after which it is scored, too.
     """
-    by_kind: dict[str, float] = {}
+    by_kind: dict[tuple[str, int | None], float] = {}
+    kinds = {spec.id: (spec.group(), every.get(spec.id)) for spec in references}
     for spec, reference in references.items():
-        if spec.group() not in by_kind:
-            work = work_of(spec, reference)
+        if (kind := kinds[spec.id]) not in by_kind:
+            work = work_of(spec, reference, kind[1])
             if work is None:
                 return None
-            by_kind[spec.group()] = work
-    return {spec.id: by_kind[spec.group()] for spec in references}
+            by_kind[kind] = work
+    return {id: by_kind[kind] for id, kind in kinds.items()}
 
 
-def work_of(spec: RunSpec, reference: str) -> float | None:
+def work_of(spec: RunSpec, reference: str, every: int | None = None) -> float | None:
     """Relative cost of a run; None if it has a user-supplied method, or cannot be counted."""
     if not reference.startswith("pflbench.methods."):
         return None
-    rows = gradient_rows(spec, reference)
+    rows = gradient_rows(spec, reference, every)
     return rows * flops(build.network(spec)) if rows else None
 
 

@@ -44,7 +44,10 @@ class Training:
         """The cost of each run relative to the others, by its id; its rounds where that is unknown."""
         from pflbench.running.estimate import relative_work
 
-        known = relative_work({spec: task.reference for task in self.tasks for spec in task.specs})
+        each = [(spec, task) for task in self.tasks for spec in task.specs]
+        known = relative_work(
+            {spec: task.reference for spec, task in each}, {spec.id: task.every for spec, task in each}
+        )
         return known or {spec.id: spec.total_rounds for spec in self.specs}
 
     def __str__(self) -> str:

@@ -50,7 +50,7 @@ class Task:
     asked: Mapping[str, Mapping[str, object]] = field(default_factory=dict, compare=False)
     """By run id, which suite, profile, row and column asked for it, and for how many rounds: provenance."""
     every: int | None = None
-    """The suite's interval of rounds after which the runs are scored, too."""
+    """Interval of rounds after which the runs are scored, too: the request's, else the suite's."""
 
     def __str__(self) -> str:
         first, seeds = self.specs[0], ", ".join(str(spec.seed) for spec in self.specs)

@@ -310,7 +310,7 @@ def tasks(specs: Sequence[RunSpec], work: Work, env: Environment, unchecked: boo
     groups: dict[tuple[str, int | None], list[RunSpec]] = {}
     for spec in specs:
         together = spec.group() if env.execution == "vectorized" else spec.id
-        groups.setdefault((together, work.every.get(spec.id)), []).append(spec)
+        groups.setdefault((together, env.evaluate_every or work.every.get(spec.id)), []).append(spec)
     made = []
     for (_, every), group in groups.items():
         own = work.places.get(group[0].id, {})

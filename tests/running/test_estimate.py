@@ -109,6 +109,17 @@ def test_work_is_relative_to_the_other_runs() -> None:
     assert work[slow.id] / work[fast.id] == pytest.approx((5 * training + SCORING) / (training + SCORING))
 
 
+def test_each_scoring_costs() -> None:
+    fedavg, where = spec("fedavg", epochs=1), names.locate("methods", "fedavg")
+    training = 4 * 3 * 70
+    assert gradient_rows(fedavg, where, every=2) == pytest.approx(training + 2 * SCORING)
+    assert gradient_rows(fedavg, where, every=1) == pytest.approx(training + 4 * SCORING)
+    work = relative_work({fedavg: where}, {fedavg.id: 1})
+    once = relative_work({fedavg: where})
+    assert work and once
+    assert work[fedavg.id] / once[fedavg.id] == pytest.approx((training + 4 * SCORING) / (training + SCORING))
+
+
 def test_networks_cost_what_their_products_and_convolutions_do() -> None:
     where = names.locate("methods", "fedavg")
     cnn, mlp = spec("fedavg", epochs=1), spec("fedavg", model="mlp", epochs=1)
