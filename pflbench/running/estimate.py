@@ -41,7 +41,7 @@ from pflbench.spec import RunSpec
 from pflbench.units import count, duration
 
 IMAGES = 2
-"""A batch that a normalization takes."""
+"""Images in the batch whose operations are counted: a normalization takes no fewer."""
 COINS = 100
 """Equally spaced coins that stand for the rounds of a method whose clients draw by them."""
 

@@ -112,9 +112,9 @@ class Work(NamedTuple):
     turns: Mapping[str, int] = MappingProxyType({})
     """By run id, its turn: the runs of one turn are started before those of the next. Empty: all have the same."""
 
-    def interval(self, spec: RunSpec, execution: Execution) -> int | None:
-        """Interval of rounds after which a run is scored, too: the execution's, else the suite's."""
-        return execution.evaluate_every or self.every.get(spec.id)
+    def interval(self, spec: RunSpec, asked: Execution | Environment) -> int | None:
+        """Interval of rounds after which a run is scored, too: the request's, else the suite's."""
+        return asked.evaluate_every or self.every.get(spec.id)
 
 
 class Handed(NamedTuple):
@@ -310,7 +310,7 @@ def tasks(specs: Sequence[RunSpec], work: Work, env: Environment, unchecked: boo
     groups: dict[tuple[str, int | None], list[RunSpec]] = {}
     for spec in specs:
         together = spec.group() if env.execution == "vectorized" else spec.id
-        groups.setdefault((together, env.evaluate_every or work.every.get(spec.id)), []).append(spec)
+        groups.setdefault((together, work.interval(spec, env)), []).append(spec)
     made = []
     for (_, every), group in groups.items():
         own = work.places.get(group[0].id, {})
