@@ -80,7 +80,7 @@ def test_reports_never_import_torch() -> None:
 
 def test_a_queue_is_listed_without_torch(tmp_path: Path) -> None:
     code, printed = start("queue", "--list", "--file", str(QUEUE), cwd=tmp_path)
-    assert code == 0 and " of 14 done" in printed
+    assert code == 0 and printed.count(" done; ") > 1
 
 
 def test_a_report_without_results_starts_without_torch(tmp_path: Path) -> None:
