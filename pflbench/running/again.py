@@ -46,6 +46,12 @@ def often_enough(provenance: Mapping[str, Any], spec: RunSpec, every: int | None
     return bool(was and every % was == 0)
 
 
+def scored_rounds(spec: RunSpec, every: int | None) -> int:
+    """Number of rounds after which a run is scored; `every`: the interval of those before its last ones."""
+    last = min(spec.scoring.last, spec.rounds)
+    return last + ((spec.rounds - last) // every if every else 0)
+
+
 def means(result: RunResult) -> Mapping[Moment, float]:
     """The mean accuracy over clients in percent at each moment scored."""
     found: dict[Moment, list[float]] = {}

@@ -34,6 +34,7 @@ from pflbench.methods.base import Batch, Draw, Round
 from pflbench.models.network import Network
 from pflbench.names import Places
 from pflbench.running import build
+from pflbench.running.again import scored_rounds
 from pflbench.running.allocator import tune_allocator
 from pflbench.running.machine import Gradient, RunSeconds, file, keep_measurements, processor, trial_key
 from pflbench.running.process import cause_of_death, serving
@@ -94,12 +95,12 @@ def gradient_rows(spec: RunSpec, reference: str, every: int | None = None) -> fl
         return None
     try:
         divided = getattr(build.partition(spec.partition), "rows", None) or examples  # limited data (pFedVEM, Table 6)
-        return _rows(spec, reference, examples, divided, every or spec.rounds)
+        return _rows(spec, reference, examples, divided, every)
     except Exception:  # a user's method may look at its numbers; what is wrong with it the run itself says
         return None
 
 
-def _rows(spec: RunSpec, reference: str, examples: int, divided: int, every: int) -> float:
+def _rows(spec: RunSpec, reference: str, examples: int, divided: int, every: int | None) -> float:
     """`examples` the dataset has outside of its test split, of which the clients hold `divided`."""
     client = MeanClient(spec, reference, divided)
     method = client.method
@@ -120,8 +121,7 @@ def _rows(spec: RunSpec, reference: str, examples: int, divided: int, every: int
     clients = min(scored[spec.scoring.clients], spec.scoring.first or spec.clients)
     before = ((link, names.locate("methods", link.method.name)) for link in spec.links)
     training = sum(_training(link, MeanClient(link, where, divided)) for link, where in before)
-    last = min(spec.scoring.last, spec.rounds)
-    total = training + _training(spec, client) + (last + (spec.rounds - last) // every) * clients * one
+    total = training + _training(spec, client) + scored_rounds(spec, every) * clients * one
     return float(total * client.network.layout.size / client.plain.layout.size)
 
 
@@ -139,15 +139,16 @@ def timed_as(spec: RunSpec) -> str:
     return f"{spec.model} {channels}x{height}x{width} {data.classes} {spec.precision} {spec.batch}"
 
 
-def seconds(spec: RunSpec, reference: str, speeds: Mapping[str, float]) -> float | None:
+def seconds(spec: RunSpec, reference: str, speeds: Mapping[str, float], every: int | None = None) -> float | None:
     """Seconds of one run on one core; None where nothing that was measured says it.
 
     Args:
         spec: The run.
         reference: Where the method's code is.
         speeds: Seconds of one example's gradient on this machine, by `timed_as` or, for fp32, by the network alone.
+        every: As in `gradient_rows`.
     """
-    rows = gradient_rows(spec, reference) if speeds else None
+    rows = gradient_rows(spec, reference, every) if speeds else None
     if rows is None:
         return None
     speed = speeds.get(timed_as(spec), speeds.get(spec.model) if spec.precision == "fp32" else None)

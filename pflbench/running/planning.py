@@ -16,7 +16,7 @@ from pflbench import names
 from pflbench.console import Console
 from pflbench.errors import UsageError
 from pflbench.names import Places
-from pflbench.running.again import often_enough
+from pflbench.running.again import often_enough, scored_rounds
 from pflbench.running.datasets import DataCheck, shown_by, to_count
 from pflbench.running.events import Notice, OnEvent, unheard
 from pflbench.running.machine import processor, seconds_per_example, trial_key, trials
@@ -276,54 +276,60 @@ def _table_plan(
             places = {spec: table.locations.get(spec.id, {}) for spec in specs}
             todo = [spec for spec, state in zip(specs, states, strict=True) if state == "missing"]
             lacks = dict.fromkeys(one for spec in todo for one in data.problems(spec, places[spec]))
-            missing = {spec: times.of(spec, places[spec]) for spec in todo}
+            missing = {spec: times.of(spec, places[spec], cell.every) for spec in todo}
             name, rounds = labels[specs[0].id], specs[0].rounds
             lines.append(Line(cell.column.id, name, rounds, states, missing, tuple(lacks)))
     return TablePlan(table, tuple(lines))
 
 
-History = Mapping[tuple[str, bool], tuple[int, float]]
-"""Of the finished runs of a kind, made by this machine's processor or not: the most rounds, and a round's seconds."""
+History = Mapping[tuple[str, int | None, bool], tuple[int, float]]
+"""Of the finished runs of a kind, scored as often, made by this machine's processor or not: the most rounds, and a
+round's seconds."""
 
 
 class Times:
     """Times of runs, as far as they are known.
 
     What was measured on this machine, by `pflbench speed` or a plan; else finished runs that this machine's processor
-    made; else those of others. Runs tell of runs of their `_kind`, and of at most four times their rounds.
+    made; else those of others. Runs tell of runs of their `_kind` that are scored as often, and of at most four times
+    their rounds.
     """
 
     def __init__(self, history: History):
         self.history, self.speeds, self.trials = history, seconds_per_example(), trials()
-        self.known: dict[str, Estimate | None] = {}
+        self.known: dict[tuple[str, int | None], Estimate | None] = {}
 
-    def of(self, spec: RunSpec, places: Places) -> Estimate | None:
-        """Time of one run; None if it is unknown. Seeds differ in nothing that costs time."""
-        group = spec.group()
-        if group not in self.known:
-            self.known[group] = self._of(spec, places) if not spec.after else self._chained(spec, places)
-        return self.known[group]
+    def of(self, spec: RunSpec, places: Places, every: int | None = None) -> Estimate | None:
+        """Time of one run; None if it is unknown. Seeds differ in nothing that costs time.
 
-    def _chained(self, spec: RunSpec, places: Places) -> Estimate | None:
+        `every`: the interval of rounds after which it is scored, too; None: its last rounds alone.
+        """
+        key = spec.group(), every
+        if key not in self.known:
+            timed = self._chained if spec.after else self._of
+            self.known[key] = timed(spec, places, every)
+        return self.known[key]
+
+    def _chained(self, spec: RunSpec, places: Places, every: int | None) -> Estimate | None:
         """A run's own training and those before it, as long as each takes by itself."""
-        found = [self.of(piece, where) for piece, where in _pieces(spec, places)]
+        *before, own = _pieces(spec, places)
+        found = [*(self.of(*piece) for piece in before), self.of(*own, every)]
         known = [one for one in found if one is not None]
         least_sure = max((one.source for one in known), key=(MEASURED, RUNS, ELSEWHERE).index, default="")
         return Estimate(_total(known), least_sure) if len(known) == len(found) else None
 
-    def _of(self, spec: RunSpec, places: Places) -> Estimate | None:
+    def _of(self, spec: RunSpec, places: Places, every: int | None) -> Estimate | None:
         if self.speeds:
             from pflbench.running.estimate import seconds  # which imports torch
 
-            counted = seconds(spec, names.place("methods", spec.method.name, places), self.speeds)
+            counted = seconds(spec, names.place("methods", spec.method.name, places), self.speeds, every)
             if counted is not None:
                 return Estimate(counted, MEASURED)
         if trial := self.trials.get(trial_key(spec)):
-            moments = min(spec.scoring.last, spec.rounds)
-            took = trial["loading"] + spec.rounds * trial["round"] + moments * trial["scoring"]
+            took = trial["loading"] + spec.rounds * trial["round"] + scored_rounds(spec, every) * trial["scoring"]
             return Estimate(took, MEASURED)
         for own, source in ((True, RUNS), (False, ELSEWHERE)):
-            rounds, took = self.history.get((_kind(spec), own), (0, 0.0))
+            rounds, took = self.history.get((_kind(spec), every, own), (0, 0.0))
             if LONG_ENOUGH * rounds >= spec.rounds:
                 return Estimate(took * spec.rounds, source)
         return None
@@ -355,10 +361,11 @@ def _state(run: Stored | None, spec: RunSpec, every: int | None) -> str:
 
 def _history(stored: Iterable[Stored]) -> History:
     """Times of finished runs, scoring included: the median of the longest ones, as loading weighs on short ones."""
-    found: dict[tuple[str, bool], list[tuple[int, float]]] = {}
+    found: dict[tuple[str, int | None, bool], list[tuple[int, float]]] = {}
     for run in stored:
         if run.failure is None and not run.spec.after and (took := run.provenance.get("wall_seconds")):
-            key = _kind(run.spec), run.provenance.get("device") == processor()
+            every, own = run.provenance.get("evaluate_every"), run.provenance.get("device") == processor()
+            key = _kind(run.spec), every, own
             found.setdefault(key, []).append((run.spec.rounds, took / run.spec.rounds))
     longest = {key: max(values)[0] for key, values in found.items()}
     return {key: (longest[key], median(s for n, s in values if n == longest[key])) for key, values in found.items()}

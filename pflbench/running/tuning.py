@@ -13,6 +13,7 @@ import numpy as np
 from pflbench.errors import UsageError
 from pflbench.report.reading import WINDOW, Shelf, average, by_client, by_round, scored
 from pflbench.report.trials import edges, within_noise
+from pflbench.running.again import scored_rounds
 from pflbench.running.events import Event, OnEvent
 from pflbench.running.task import Done
 from pflbench.running.training import Work
@@ -243,7 +244,7 @@ def check_scored_rounds(searches: Collection[Search], store: Store, evaluate_eve
     shelf = Shelf(store)
     for search in searches:
         for run in (run for trial in search.trials for rung in trial.rungs for run in rung):
-            planned = _scored_rounds(run, evaluate_every)
+            planned = scored_rounds(run, evaluate_every)
             if search.reading.read_as == "last" or planned >= WINDOW:
                 continue
             stored = shelf.read(run)
@@ -259,12 +260,6 @@ def _advice(search: Search, run: RunSpec) -> str:
     if search.rungs:
         return f"Write --halving none, or rungs of at least {WINDOW} rounds, and --evaluate-every 1."
     return f"Write --rounds {WINDOW} or more, and --evaluate-every 1."
-
-
-def _scored_rounds(run: RunSpec, evaluate_every: int | None) -> int:
-    """The number of rounds after which a run is scored."""
-    every, last = evaluate_every or run.rounds, run.rounds - run.scoring.last
-    return sum(done > last or done % every == 0 for done in range(1, run.rounds + 1))
 
 
 def as_judged(searches: Collection[Tuning], store: Store, on_event: OnEvent) -> OnEvent:

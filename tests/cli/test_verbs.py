@@ -70,6 +70,16 @@ def test_plan_measures_what_it_does_not_know(cli, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.usefixtures("no_training")
+def test_plan_counts_how_often_a_suite_scores(cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (folder / "tiny.toml").read_text().replace("[evaluation]", "[evaluation]\nevery = 1")
+    (folder / "often.toml").write_text(text)
+    monkeypatch.setattr("pflbench.running.estimate._gradient", lambda spec: 100.0)
+    plans = [cli("plan", "-s", suite, *SHORT[2:], "--rounds", "50").out for suite in ("tiny.toml", "often.toml")]
+    once, often = (float(re.findall(r"([\d.]+) h of computing", plan)[0]) for plan in plans)
+    assert often > 2 * once
+
+
+@pytest.mark.usefixtures("no_training")
 def test_plan_says_that_it_cannot_keep_what_it_measured(cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "cache").write_text("a file where a folder should be")
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))

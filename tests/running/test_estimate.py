@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,10 @@ import pytest
 from pflbench import names
 from pflbench.running import build
 from pflbench.running.estimate import gradient_rows, relative_work, seconds
+from pflbench.running.machine import RunSeconds, trial_key
+from pflbench.running.planning import Times, _history
 from pflbench.spec import Finetune, Link, Named, RunSpec, Scoring
+from pflbench.store import Stored
 from pflbench.testing import tiny_spec
 
 
@@ -118,6 +122,24 @@ def test_each_scoring_costs() -> None:
     once = relative_work({fedavg: where})
     assert work and once
     assert work[fedavg.id] / once[fedavg.id] == pytest.approx((training + 4 * SCORING) / (training + SCORING))
+
+
+def test_a_plan_counts_each_scoring() -> None:
+    fedavg, times = spec("fedavg", epochs=1), Times({})
+    times.speeds, times.trials = {"cnn2": 0.002}, {}
+    often, once = times.of(fedavg, {}, 1), times.of(fedavg, {})
+    assert often and once and often.seconds - once.seconds == pytest.approx(3 * SCORING * 0.002)
+    tried = Times({})
+    tried.speeds, tried.trials = {}, {trial_key(fedavg): RunSeconds(loading=1, round=10, scoring=100)}
+    assert [found and found.seconds for found in (tried.of(fedavg, {}, 2), tried.of(fedavg, {}))] == [241, 141]
+    stored = Times(_history([_finished(fedavg, 1, 8.0)]))
+    stored.speeds, stored.trials = {}, {}
+    often = stored.of(fedavg, {}, 1)
+    assert often and often.seconds == 8 and stored.of(fedavg, {}) is None, "runs scored less take less"
+
+
+def _finished(spec: RunSpec, every: int, seconds: float) -> Stored:
+    return Stored(spec, {"evaluate_every": every, "wall_seconds": seconds}, None, Path("run"), 0)
 
 
 def test_networks_cost_what_their_products_and_convolutions_do() -> None:
