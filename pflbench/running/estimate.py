@@ -94,8 +94,8 @@ def gradient_rows(spec: RunSpec, reference: str, every: int | None = None) -> fl
     if examples is None:
         return None
     try:
-        divided = getattr(build.partition(spec.partition), "rows", None) or examples  # limited data (pFedVEM, Table 6)
-        return _rows(spec, reference, examples, divided, every)
+        divided = getattr(build.partition(spec.partition), "divided", lambda examples, clients: examples)
+        return _rows(spec, reference, examples, divided(examples, spec.clients), every)
     except Exception:  # a user's method may look at its numbers; what is wrong with it the run itself says
         return None
 

@@ -159,6 +159,13 @@ def test_the_first_rows_are_those_of_the_whole_split() -> None:
     assert all((a[0][:100] == b[0]).all() and (a[1][:33] == b[1]).all() for a, b in zip(whole, few, strict=True))
 
 
+@pytest.mark.parametrize("first", [None, 5])
+def test_support_rows_are_counted_without_dealing(first: int | None) -> None:
+    split = PFLlib(alpha=100.0, minimum=20, first=first)
+    held = sum(len(support) for support, _ in split.deal(np.arange(1000) % 4, None, 0, 10, 0))
+    assert split.divided(1000, 10) == pytest.approx(held, abs=10)
+
+
 def test_first_rows_keep_the_share_of_the_query() -> None:
     labels = made_up([700] * 4)
     for ratio, first, tested in ((0.8, 40, 10), (0.8, 80, 20), (0.9, 90, 10), (0.75, 300, 100)):

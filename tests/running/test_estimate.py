@@ -82,6 +82,14 @@ def test_limited_data_counts_by_the_rows_that_are_divided() -> None:
     )  # twice as many rounds before
 
 
+def test_first_rows_of_a_published_split_count_alone() -> None:
+    update = {"partition": Named(name="pfllib", options={"first": 20}), "query": "partition"}
+    limited = spec("fedavg", epochs=2).model_copy(update=update)
+    query = round(20 / 6)
+    scoring = 5 * (6 * 10 + 7 * query / 3)
+    assert gradient_rows(limited, names.locate("methods", "fedavg")) == pytest.approx(4 * 3 * 2 * 20 + scoring)
+
+
 def test_a_larger_network_counts_by_its_size() -> None:
     plain = build.network(spec("cafeme"))
     modulated = build.construct(names.locate("methods", "cafeme"), {}).network(plain)

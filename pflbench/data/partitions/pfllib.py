@@ -61,6 +61,10 @@ class PFLlib:
             if (value := getattr(self, name)) is not None and value < 1:
                 raise UsageError(f"PFLlib: {name} must be at least 1, not {value}.")
 
+    def divided(self, examples: int, clients: int) -> int:
+        """Support rows of all clients together, of a pool of so many examples."""
+        return min(math.floor(examples * self.train_ratio), clients * (self.first or examples))
+
     def deal(self, labels: Rows, kind: Rows | None, test: int, clients: int, seed: int) -> list[Hand]:
         """See `Dealer`. Raises `UsageError`, too, for a dataset with a test split of its own: PFLlib merges the two."""
         if test:

@@ -56,6 +56,10 @@ class RandomSlicing:
         if self.rows is not None and self.rows < 1:
             raise UsageError(f"RandomSlicing: rows must be at least 1, not {self.rows}.")
 
+    def divided(self, examples: int, clients: int) -> int:
+        """Rows of all clients together, of a pool of so many examples."""
+        return self.rows or examples
+
     def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
         """See `Partition`. Gives every row of equally frequent types to somebody, unless `rows` limits them."""
         check_clients(len(labels), clients)
@@ -167,6 +171,10 @@ class FilteredSlicing:
     rows: int | None = None
 
     shares: ClassVar[bool] = True
+
+    def divided(self, examples: int, clients: int) -> int:
+        """As `random-slicing` has it."""
+        return self.rows or examples
 
     def deal(self, labels: Rows, kind: Rows | None, test: int, clients: int, seed: int) -> list[Hand]:
         """See `Dealer`: supports are those of `RandomSlicing` with `query = "test-split"`. Clients share test rows.
