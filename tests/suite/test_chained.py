@@ -196,7 +196,11 @@ def test_a_plan_counts_all_that_a_chained_run_trains() -> None:
     from pflbench.running.planning import _kind
 
     kinds = [_kind(piece) for piece in last.pieces]
-    history = {(kinds[0], False): (1000, 0.1), (kinds[1], True): (1000, 0.2), (kinds[2], True): (1000, 0.3)}
+    history = {
+        (kinds[0], None, False): (1000, 0.1),
+        (kinds[1], None, True): (1000, 0.2),
+        (kinds[2], None, True): (1000, 0.3),
+    }
     times = Times(history)
     times.speeds, times.trials = {}, {}
     known = times.of(last, {})
