@@ -6,6 +6,10 @@
 OUT is a results folder: the stored runs, with those in place that were made again. `OUT/reruns-1.json` has an entry
 for each; a second call goes on where the first ended. Once OUT is there, several processes may share it, each with its
 `--part`. Trials are not drawn. A run whose dataset is not in the data root is drawn and named.
+
+Whether rounding explains a difference, the same machine tells, on whose processor fewer instructions round otherwise:
+
+    ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_CBWR=COMPATIBLE pflbench rerun RUN --results OUT
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import json
 import random
 import shutil
 from collections import defaultdict
+from dataclasses import replace
 from itertools import islice, zip_longest
 from pathlib import Path
 
@@ -45,7 +50,8 @@ def machine(run: Stored) -> str:
 def again(id: str, results: Path, out: Path) -> dict[str, object]:
     """Make a run again, keep it in `out`, and return how it compares: `same`, `good`, both machines, and the words."""
     found = pb.rerun(id, results, packaged=False, jobs=1)
-    Store(out).write(found.again)
+    asked = {"asked": found.stored.provenance.get("asked")}  # so that it stands in the same tables
+    Store(out).write(replace(found.again, provenance=found.again.provenance | asked))
     machines = {when: one.provenance.get("device") for when, one in (("stored", found.stored), ("again", found.again))}
     spec = found.stored.spec
     about = {"method": spec.method.name, "dataset": spec.dataset.name, "rounds": spec.rounds, "seed": spec.seed}
