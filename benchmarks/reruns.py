@@ -7,7 +7,8 @@ OUT is a results folder: the stored runs, with those in place that were made aga
 for each; a second call goes on where the first ended. Once OUT is there, several processes may share it, each with its
 `--part`. Trials are not drawn. A run whose dataset is not in the data root is drawn and named.
 
-Whether rounding explains a difference, the same machine tells, on whose processor fewer instructions round otherwise:
+To see whether rounding explains a difference, make the run a third time with older instructions of the same processor,
+which round otherwise:
 
     ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_CBWR=COMPATIBLE pflbench rerun RUN --results OUT
 """

@@ -62,7 +62,7 @@ class PFLlib:
                 raise UsageError(f"PFLlib: {name} must be at least 1, not {value}.")
 
     def divided(self, examples: int, clients: int) -> int:
-        """Support rows of all clients together, of a pool of so many examples."""
+        """Number of support rows that all clients hold together, out of a pool of `examples`; nothing is dealt."""
         return min(math.floor(examples * self.train_ratio), clients * (self.first or examples))
 
     def deal(self, labels: Rows, kind: Rows | None, test: int, clients: int, seed: int) -> list[Hand]:

@@ -57,7 +57,7 @@ class RandomSlicing:
             raise UsageError(f"RandomSlicing: rows must be at least 1, not {self.rows}.")
 
     def divided(self, examples: int, clients: int) -> int:
-        """Rows of all clients together, of a pool of so many examples."""
+        """Number of rows that all clients hold together, out of a pool of `examples`; nothing is dealt."""
         return self.rows or examples
 
     def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
