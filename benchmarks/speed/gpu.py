@@ -23,10 +23,14 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 HERE = Path(__file__).resolve().parent
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read once, so before anything is computed
@@ -114,8 +118,8 @@ def machine(context: Context) -> None:
     ]
 
 
-def correctness(context: Context) -> None:
-    """Every method on the contract's tiny federation, float64: on the device as on the processor."""
+def correctness(name: str, device: torch.device) -> dict[str, str]:
+    """A method's few rounds on the contract's tiny federation, float64: on the device as on the processor."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -123,22 +127,20 @@ def correctness(context: Context) -> None:
     from pflbench.engine.simulate import Setup, Simulation
     from pflbench.testing import Case, tiny_federation
 
-    torch.set_num_threads(1)  # tiny tensors: more threads only wait for each other
-    device = torch.device(context.options.device)
     setups = {
         "loop": Setup(execution="loop", device=device),
         "stack, no graphs": Setup(execution="vectorized", device=device, graphs=False),
         "stack": Setup(execution="vectorized", device=device, graphs=True, stack="columns"),
         "grouped stack": Setup(execution="vectorized", device=device, graphs=True, stack="grouped"),
     }
-    methods = list(names.BUILT_IN["methods"])[: 2 if context.options.tiny else None]
     # Few rounds, as training amplifies rounding; with clients of one size a stack comes often enough to be replayed.
     kinds: list[tuple[int, dict[str, Any]]] = [(2, {}), (4, {"sizes": (20,) * 8})]
+    method = names.resolve("methods", name)()
+    case = Case(method)
 
-    def run(method: Any, setup: Setup) -> list[Any]:
+    def run(setup: Setup) -> list[Any]:
         outcomes = []
         for rounds, sizes in kinds:
-            case = Case(method)
             specs = [case.spec(seed, rounds=rounds) for seed in (0, 1)]
             federations = [tiny_federation(spec.seed, **sizes) for spec in specs]
             simulation = Simulation(specs, federations, method, case.plain, setup)
@@ -150,54 +152,30 @@ def correctness(context: Context) -> None:
         on_host = lambda x: x.cpu() if isinstance(x, torch.Tensor) else x  # noqa: E731
         return [replace(outcome, server=pytree.tree_map(on_host, outcome.server)) for outcome in outcomes]
 
-    found: dict[str, dict[str, str]] = {}
-    context.found["correctness"] = found
-    context.text += [
-        "",
-        "## Equal to one client after another on the processor (float64, a few rounds)",
-        "",
-    ]
-    context.text += [f"| method | {' | '.join(setups)} |", "|---" * (len(setups) + 1) + "|"]
-    for name in methods:
-        method = names.resolve("methods", name)()
-        case, expected, found[name] = Case(method), run(method, Setup()), {}
-        for title, setup in setups.items():
-            try:
-                case.same_runs(expected, run(method, setup), "device and processor")
-                found[name][title] = "equal"
-            except Exception as error:
-                found[name][title] = f"{type(error).__name__}: {error}"
-        context.text.append(f"| {name} | {' | '.join(v.replace('|', '/')[:90] for v in found[name].values())} |")
-    if wrong := [name for name, results in found.items() if set(results.values()) != {"equal"}]:
-        raise AssertionError(f"not equal: {', '.join(wrong)}")
+    expected, found = run(Setup()), {}
+    for title, setup in setups.items():
+        try:
+            case.same_runs(expected, run(setup), "device and processor")
+            found[title] = "equal"
+        except Exception as error:
+            found[title] = f"{type(error).__name__}: {error}"
+    return found
 
 
-def precision(context: Context) -> None:
-    """Every method in fp32, TF32 and bf16: as far from float64 as on a processor, whose figures are committed."""
-    import torch
-
-    from pflbench import names
+def precision(name: str, device: torch.device) -> dict[str, list[float]]:
+    """By precision, how far each seed's run is from float64."""
     from pflbench.engine.simulate import Setup
 
     sys.path.insert(0, str(HERE))
     import precision as measured
 
-    methods = list(names.BUILT_IN["methods"])[: 2 if context.options.tiny else None]
-    device = torch.device(context.options.device)
     setup = Setup(execution="vectorized" if device.type == "cuda" else "loop", device=device)
-    expected = json.loads((HERE / "precision-expected.json").read_text())["deviations"]
-    context.found["precision"] = found = measured.deviations(setup, methods)
-    context.text += ["", "## Distance from float64 after a round (median of seeds; expected: the largest of them)", ""]
-    context.text += [f"| method | {' | '.join(measured.PRECISIONS)} |", "|---" * (len(measured.PRECISIONS) + 1) + "|"]
-    for name, several in found.items():
-        cells = (f"{median(values):.1e} ({max(expected[name][one]):.1e})" for one, values in several.items())
-        context.text.append(f"| {name} | {' | '.join(cells)} |")
-    if wrong := measured.wrong(found, expected):
-        raise AssertionError(f"further than expected: {'; '.join(wrong)}")
+    found: dict[str, list[float]] = measured.deviations(setup, [name])[name]
+    return found
 
 
-def synchronization(context: Context) -> None:
-    """Every method's stacked run waits for the device where `engine.host.read` says why, and nowhere else."""
+def synchronization(name: str, device: torch.device) -> dict[str, int] | str:
+    """What a method's stacked run waits for, by `engine.host.read`'s reasons; text if it waits elsewhere."""
     import torch
 
     from pflbench import names
@@ -205,75 +183,162 @@ def synchronization(context: Context) -> None:
     from pflbench.engine.simulate import LOOK_EVERY, Setup, Simulation
     from pflbench.testing import Case, tiny_federation
 
-    device, rounds = torch.device(context.options.device), 2 * LOOK_EVERY
     on_gpu = device.type == "cuda"
     watch = torch.cuda.set_sync_debug_mode if on_gpu else lambda mode: None
-    found: dict[str, Any] = {}
-    context.found["synchronization"] = found
-    read = host.read
-    for name in list(names.BUILT_IN["methods"])[: 2 if context.options.tiny else None]:
-        method, reads = names.resolve("methods", name)(), Counter[str]()
-        case = Case(method)
-        spec = case.spec(0, rounds=rounds, precision="fp32")
-        simulation = Simulation(
-            [spec], [tiny_federation(0)], method, case.plain, Setup(execution="vectorized", device=device)
-        )
+    method, reads, read = names.resolve("methods", name)(), Counter[str](), host.read
+    case, rounds = Case(method), 2 * LOOK_EVERY
+    spec = case.spec(0, rounds=rounds, precision="fp32")
+    simulation = Simulation(
+        [spec], [tiny_federation(0)], method, case.plain, Setup(execution="vectorized", device=device)
+    )
 
-        def named(x: Any, reason: Any, reads: Counter[str] = reads) -> Any:
-            reads[reason] += 1
-            watch("default")
-            try:
-                return read(x, reason)
-            finally:
-                watch("error")
-
-        host.read = named
+    def named(x: Any, reason: Any) -> Any:
+        reads[reason] += 1
+        watch("default")
         try:
-            watch("error")
-            (outcome,) = simulation.run()
-            found[name] = dict(reads) if outcome.failure is None else f"the run failed: {outcome.failure}"
-            if on_gpu and outcome.failure is None and reads["finite"] > rounds // LOOK_EVERY + 1:
-                found[name] = f"looked {reads['finite']} times whether it is finite in {rounds} rounds"
-        except Exception as error:
-            found[name] = f"{type(error).__name__}: {str(error)[-300:]}"
+            return read(x, reason)
         finally:
-            host.read = read
-            watch("default")
-    context.text += ["", f"## What is waited for in {rounds} rounds", ""]
-    context.text += [f"- {name}: {what}" for name, what in found.items()]
-    if wrong := [name for name, what in found.items() if not isinstance(what, dict)]:
-        raise AssertionError(f"waits elsewhere, or fails: {', '.join(wrong)}")
+            watch("error")
+
+    host.read = named
+    try:
+        watch("error")
+        (outcome,) = simulation.run()
+    finally:
+        host.read = read
+        watch("default")
+    if outcome.failure is not None:
+        return f"the run failed: {outcome.failure}"
+    if on_gpu and reads["finite"] > rounds // LOOK_EVERY + 1:
+        return f"looked {reads['finite']} times whether it is finite in {rounds} rounds"
+    return dict(reads)
 
 
-def deterministic(context: Context) -> None:
-    """Every method twice with deterministic algorithms, float32: the same bits."""
+def deterministic(name: str, device: torch.device) -> str:
+    """A method twice with deterministic algorithms, float32: `the same bits`, or what is not."""
     import torch
 
     from pflbench import names
     from pflbench.engine.simulate import Setup, Simulation
     from pflbench.testing import Case, tiny_federation
 
-    setup = Setup(execution="vectorized", device=torch.device(context.options.device), graphs=True)
-    found: dict[str, str] = {}
-    context.found["deterministic"] = found
+    setup = Setup(execution="vectorized", device=device, graphs=True)
+    method = names.resolve("methods", name)()
+    case = Case(method)
+    spec = case.spec(0, rounds=6, precision="fp32")
     torch.use_deterministic_algorithms(True)
     try:
-        for name in list(names.BUILT_IN["methods"])[: 2 if context.options.tiny else None]:
-            method = names.resolve("methods", name)()
-            case = Case(method)
-            spec = case.spec(0, rounds=6, precision="fp32")
-            try:
-                a, b = (Simulation([spec], [tiny_federation(0)], method, case.plain, setup).run()[0] for _ in range(2))
-                same = torch.equal(a.server, b.server) and a.scores == b.scores and a.failure is None
-                found[name] = "the same bits" if same else f"differs ({a.failure})"
-            except Exception as error:
-                found[name] = f"{type(error).__name__}: {error}"
+        a, b = (Simulation([spec], [tiny_federation(0)], method, case.plain, setup).run()[0] for _ in range(2))
     finally:
         torch.use_deterministic_algorithms(False)
-    context.text += ["", "## Twice with --deterministic (float32)", ""]
-    context.text += [f"- {name}: {what}" for name, what in found.items()]
-    if wrong := [name for name, what in found.items() if what != "the same bits"]:
-        raise AssertionError(f"not the same: {', '.join(wrong)}")
+    same = torch.equal(a.server, b.server) and a.scores == b.scores and a.failure is None
+    return "the same bits" if same else f"differs ({a.failure})"
+
+
+CHECKS: dict[str, Callable[[str, torch.device], Any]] = {
+    "correctness": correctness,
+    "synchronization": synchronization,
+    "precision": precision,
+    "deterministic": deterministic,
+}
+
+
+def check(name: str, device: str) -> dict[str, Any]:
+    """What every check finds of a method, and of each the seconds; an error is told as text."""
+    import torch
+
+    torch.set_num_threads(1)  # tiny tensors: more threads only wait for each other
+    found: dict[str, Any] = {"seconds": {}}
+    for title, function in CHECKS.items():
+        started = time.monotonic()
+        try:
+            found[title] = function(name, torch.device(device))
+        except Exception as error:
+            found[title] = f"{type(error).__name__}: {str(error)[-600:]}"
+        found["seconds"][title] = round(time.monotonic() - started, 1)
+    return found
+
+
+def methods(context: Context) -> None:
+    """Every check on every method: each method in a process of its own, since an error of a GPU spoils a process."""
+    o = context.options
+    script = [sys.executable, str(Path(__file__).resolve()), "--out", str(o.out), "--device", o.device, "--check"]
+
+    def one(name: str) -> dict[str, Any]:
+        try:
+            done = subprocess.run([*script, name], capture_output=True, text=True, timeout=max(1.0, context.left))
+            return dict(json.loads(done.stdout.splitlines()[-1]))
+        except Exception as error:
+            printed = getattr(error, "stderr", None) or (done.stderr if "done" in locals() else "")
+            return dict.fromkeys(CHECKS, f"no answer: {error!r:.200} {str(printed)[-400:]}")
+
+    found: dict[str, dict[str, Any]] = {}
+    context.found["methods"] = found
+    with ThreadPoolExecutor(o.jobs) as pool:
+        for name, result in zip(o.methods, pool.map(one, o.methods), strict=True):
+            found[name] = result
+            context.write()
+    tell(context, found)
+    if problems := wrong(found):
+        raise AssertionError("; ".join(problems))
+
+
+def expected() -> dict[str, dict[str, list[float]]]:
+    """The distances from float64 on a processor."""
+    return dict(json.loads((HERE / "precision-expected.json").read_text())["deviations"])
+
+
+def wrong(found: dict[str, dict[str, Any]]) -> list[str]:
+    """What is not as it is to be, in words."""
+    sys.path.insert(0, str(HERE))
+    import precision as measured
+
+    problems = [f"{name}: {title}: {result[title]}" for name, result in found.items() for title in CHECKS
+                if isinstance(result[title], str) and result[title] != "the same bits"]  # fmt: skip
+    for name, result in found.items():
+        if isinstance(result["correctness"], dict):
+            problems += [f"{name}: {setup}: {told}" for setup, told in result["correctness"].items() if told != "equal"]
+        if isinstance(result["precision"], dict):
+            problems += measured.wrong({name: result["precision"]}, expected())
+    return problems
+
+
+def tell(context: Context, found: dict[str, dict[str, Any]]) -> None:
+    """The checks as tables."""
+
+    def table(title: str, columns: list[str], row: Callable[[str, Any], list[str]], key: str) -> list[str]:
+        lines = ["", f"## {title}", "", f"| method | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+        for name, result in found.items():
+            told = result[key]
+            cells = [told] if isinstance(told, str) else row(name, told)
+            lines.append(f"| {name} | {' | '.join(cell.replace('|', '/')[:90] for cell in cells)} |")
+        return lines
+
+    def distances(name: str, told: dict[str, list[float]]) -> list[str]:
+        return [f"{median(several):.1e} ({max(expected()[name][one]):.1e})" for one, several in told.items()]
+
+    setups = ["loop", "stack, no graphs", "stack", "grouped stack"]
+    context.text += table(
+        "Equal to one client after another on the processor (float64, a few rounds)",
+        setups,
+        lambda name, told: [told[setup] for setup in setups],
+        "correctness",
+    )
+    context.text += table(
+        "What is waited for (times in 64 rounds)",
+        ["reads"],
+        lambda name, told: [", ".join(f"{reason} {times}" for reason, times in told.items())],
+        "synchronization",
+    )
+    context.text += table(
+        "Distance from float64 after a round (median of seeds; expected: the largest of them)",
+        ["fp32", "tf32", "bf16"],
+        distances,
+        "precision",
+    )
+    context.text += table(
+        "Twice with --deterministic (float32)", ["result"], lambda name, told: [told], "deterministic"
+    )
 
 
 def speed(context: Context) -> None:
@@ -361,16 +426,13 @@ def table(context: Context) -> None:
 
 
 PARTS: dict[str, Callable[[Context], None]] = {
-    "correctness": correctness,
-    "synchronization": synchronization,
+    "methods": methods,
     "cafeme": cafeme,
-    "precision": precision,
     "table": table,
     "speed": speed,
-    "deterministic": deterministic,
 }
 """What tells most for its time first: `table` takes what it is given, and leaves `AFTER` to what comes after it."""
-AFTER = 150.0
+AFTER = 120.0
 """Seconds."""
 
 
@@ -384,8 +446,16 @@ def options() -> argparse.Namespace:
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--results", type=Path, default=Path(tempfile.gettempdir()) / "pflbench-gpu-results")
+    parser.add_argument("--methods", help="which to check (default: all; with --tiny two)")
+    parser.add_argument("--jobs", type=int, help="methods checked at a time (default: half the cores, at most 8)")
+    parser.add_argument("--check", metavar="METHOD", help="check one method here, and print what is found as JSON")
     parser.add_argument("--tiny", action="store_true")
     found = parser.parse_args()
+    from pflbench import names
+
+    built_in = list(names.BUILT_IN["methods"])[: 2 if found.tiny else None]
+    found.methods = found.methods.split(",") if found.methods else built_in
+    found.jobs = found.jobs or max(1, min(8, (os.cpu_count() or 2) // 2))
     for part in found.parts.split(","):
         if part not in PARTS:
             parser.error(f"there is no part {part!r}: {', '.join(PARTS)}")
@@ -395,6 +465,9 @@ def options() -> argparse.Namespace:
 def main() -> int:
     """All parts, whatever becomes of each; 1 if one failed."""
     context = Context(options())
+    if context.options.check:
+        print(json.dumps(check(context.options.check, context.options.device)))
+        return 0
     context.options.out.mkdir(parents=True, exist_ok=True)
     machine(context)
     context.write()

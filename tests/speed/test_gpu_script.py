@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
@@ -42,24 +42,19 @@ def rehearse(gpu: ModuleType, monkeypatch: pytest.MonkeyPatch, out: Path, *more:
     return gpu.main()
 
 
-def test_every_method_is_compared_on_the_device(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        str(SCRIPT),
-        "--out",
-        str(tmp_path),
-        "--tiny",
-        "--device",
-        "cpu",
-        "--parts",
-        "correctness",
-    ]
+def test_every_method_is_checked_in_a_process_of_its_own(tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPT), "--out", str(tmp_path), "--tiny", "--device", "cpu", "--parts", "methods"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    every = found(tmp_path)["correctness"]
-    assert every == {name: dict.fromkeys(COMPUTED, "equal") for name in ("fedavg", "ifca")}
+    every = found(tmp_path)["methods"]
+    assert set(every) == {"fedavg", "ifca"}
+    for told in every.values():
+        assert told["correctness"] == dict.fromkeys(COMPUTED, "equal")
+        assert told["synchronization"]["finite"] == 32 and told["synchronization"]["scores"]
+        assert max(told["precision"]["fp32"]) < min(1e-4, *told["precision"]["tf32"])
+        assert told["deterministic"] == "the same bits"
     (text,) = tmp_path.glob("gpu-*.md")
-    assert "| fedavg | equal | equal | equal |" in text.read_text()
+    assert "| fedavg | equal | equal | equal | equal |" in text.read_text()
 
 
 def test_a_failing_part_loses_no_other(gpu: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -96,28 +91,33 @@ def test_every_cafeme_variant_has_options_the_engine_knows(gpu: ModuleType) -> N
         assert all(f'"{flag}"' in text for flag in flags if flag.startswith("--"))
 
 
-def test_what_is_waited_for_and_the_distance_from_float64_are_told(
-    gpu: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    assert rehearse(gpu, monkeypatch, tmp_path, "--parts", "synchronization,precision") == 0
-    told = found(tmp_path)
-    waits = told["synchronization"]
-    assert set(waits) == {"fedavg", "ifca"} and all(one["finite"] == 32 and one["scores"] for one in waits.values())
-    distances = told["precision"]["fedavg"]
-    assert max(distances["fp32"]) < min(1e-4, *distances["tf32"])
-
-
-def test_more_than_the_expected_distance_fails(
-    gpu: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """As where TF32 is used though nobody asked for it, which the file was measured without."""
+def test_what_is_wrong_is_named(gpu: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As where TF32 is used though nobody asked for it, which the expected distances were measured without."""
     sys.path.insert(0, str(SCRIPT.parent))
     import precision
 
+    def broken(name: str, device: torch.device) -> str:
+        raise RuntimeError("an illegal address")
+
     monkeypatch.setattr(precision, "_rounding", lambda *_: precision.TF32())
-    monkeypatch.setattr(gpu.sys, "path", [*sys.path])
-    assert rehearse(gpu, monkeypatch, tmp_path, "--parts", "precision") == 1
-    assert "further than expected: fedavg in fp32" in found(tmp_path)["failed"]["precision"]
+    monkeypatch.setitem(gpu.CHECKS, "correctness", broken)
+    monkeypatch.setitem(gpu.CHECKS, "deterministic", lambda name, device: "differs (None)")
+    told = gpu.wrong({"fedavg": gpu.check("fedavg", "cpu")})
+    assert len(told) == 3
+    assert told[0] == "fedavg: correctness: RuntimeError: an illegal address"
+    assert told[1] == "fedavg: deterministic: differs (None)"
+    assert told[2].startswith("fedavg in fp32: ")
+
+
+def test_a_check_without_an_answer_is_told(gpu: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def killed(command: list[str], **options: object) -> object:
+        raise subprocess.TimeoutExpired(command, 1.0, stderr="half a line")
+
+    monkeypatch.setattr(gpu, "subprocess", SimpleNamespace(run=killed))
+    assert rehearse(gpu, monkeypatch, tmp_path, "--parts", "methods", "--methods", "fedavg") == 1
+    told = found(tmp_path)
+    assert "no answer: TimeoutExpired" in told["methods"]["fedavg"]["correctness"]
+    assert "fedavg: precision: no answer" in told["failed"]["methods"]
 
 
 def test_tf32_s_rounding_is_to_the_nearest_of_ten_bits() -> None:
