@@ -217,6 +217,7 @@ def synchronization(name: str, device: torch.device) -> dict[str, int] | str:
 def deterministic(name: str, device: torch.device) -> str:
     """A method twice with deterministic algorithms, float32: `the same bits`, or what is not."""
     import torch
+    from torch.utils import _pytree as pytree
 
     from pflbench import names
     from pflbench.engine.simulate import Setup, Simulation
@@ -231,7 +232,8 @@ def deterministic(name: str, device: torch.device) -> str:
         a, b = (Simulation([spec], [tiny_federation(0)], method, case.plain, setup).run()[0] for _ in range(2))
     finally:
         torch.use_deterministic_algorithms(False)
-    same = torch.equal(a.server, b.server) and a.scores == b.scores and a.failure is None
+    pairs = zip(pytree.tree_leaves(a.server), pytree.tree_leaves(b.server), strict=True)
+    same = a.scores == b.scores and a.failure is None and all(torch.equal(one, other) for one, other in pairs)
     return "the same bits" if same else f"differs ({a.failure})"
 
 
