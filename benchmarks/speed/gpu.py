@@ -126,6 +126,7 @@ def correctness(name: str, device: torch.device) -> dict[str, str]:
     from pflbench import names
     from pflbench.engine.simulate import Setup, Simulation
     from pflbench.testing import Case, tiny_federation
+    from pflbench.testing.rounding import nudged
 
     setups = {
         "loop": Setup(execution="loop", device=device),
@@ -138,14 +139,17 @@ def correctness(name: str, device: torch.device) -> dict[str, str]:
     method = names.resolve("methods", name)()
     case = Case(method)
 
-    def run(setup: Setup) -> list[Any]:
+    def run(setup: Setup, nudge: int | None = None) -> list[Any]:
         outcomes = []
         for rounds, sizes in kinds:
             specs = [case.spec(seed, rounds=rounds) for seed in (0, 1)]
             federations = [tiny_federation(spec.seed, **sizes) for spec in specs]
             simulation = Simulation(specs, federations, method, case.plain, setup)
+            if nudge is not None:
+                for i, one in enumerate(simulation.runs):
+                    one.server, one.fresh = nudged((one.server, one.fresh), nudge * len(specs) + i)
             outcomes += simulation.run()
-        if simulation.clients.graphs.enabled:
+        if simulation.clients.graphs.enabled and setup.execution == "vectorized":
             assert simulation.clients.graphs.replays, "nothing was replayed"
         for outcome in outcomes:
             assert outcome.failure is None, f"the run failed: {outcome.failure}"
@@ -155,7 +159,7 @@ def correctness(name: str, device: torch.device) -> dict[str, str]:
     expected, found = run(Setup()), {}
     for title, setup in setups.items():
         try:
-            case.same_runs(expected, run(setup), "device and processor")
+            case.same_runs(run(setup), expected, "device and processor", lambda nudge: run(Setup(), nudge))
             found[title] = "equal"
         except Exception as error:
             found[title] = f"{type(error).__name__}: {error}"

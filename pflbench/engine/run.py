@@ -148,8 +148,10 @@ class Run:
 
     def check(self) -> None:
         """Check the rounds that are unchecked: a server state that is not finite is the run's failure."""
-        for index, finite in self.unchecked:
-            if self.failure is None and not host.read(finite, "finite"):
+        if self.unchecked and self.failure is None:
+            finite = host.read(torch.stack([sound for _, sound in self.unchecked]), "finite")
+            if not finite.all():
+                index, _ = self.unchecked[int(finite.argmin())]
                 self.failure = Diverged(
                     f"diverged in round {index + 1} of {self.spec.rounds}: the server's parameters are not finite "
                     "any more; a smaller learning rate may help"

@@ -116,7 +116,11 @@ def choose_devices(names: str) -> list[str]:
 
 
 def choose_device(name: str) -> str:
-    """`auto` → the first GPU, else the CPU. Raises `UsageError` for a device that is not there."""
+    """`auto` → the first GPU, else the CPU; `cuda` → `cuda:0`, since PyTorch makes no other the current one.
+
+    Raises:
+        UsageError: There is no such device.
+    """
     import torch
 
     if name == "auto":
@@ -129,7 +133,7 @@ def choose_device(name: str) -> str:
         raise UsageError(f"Device {name!r} is not supported; known: auto, cpu, cuda, cuda:0, …")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UsageError(f"There is no device {name!r}; this machine has {torch.cuda.device_count()} CUDA devices.")
-    return name
+    return f"cuda:{device.index or 0}" if device.type == "cuda" else name
 
 
 def check_on_device(precision: Precision, device: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from pflbench.engine import host
 from pflbench.engine.batches import support_streams
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.run import sample_cohort
@@ -146,6 +147,20 @@ def case_close(a: RunOutcome, b: RunOutcome) -> None:
     for x, y in zip(a.scores, b.scores, strict=True):
         assert x[:4] == y[:4] and x.count == y.count
         assert x.loss_sum == pytest.approx(y.loss_sum, rel=1e-9)
+
+
+def test_several_rounds_are_checked_with_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each read waits for a GPU; the first round that is not finite is named."""
+    reads: list[str] = []
+    read = host.read
+    monkeypatch.setattr(host, "read", lambda x, reason: (reads.append(reason), read(x, reason))[1])
+    (run,) = Simulation([tiny_spec(0, rounds=9)], [tiny_federation(0)], FedAvg(epochs=1, lr=0.05), tiny_network()).runs
+    run.check()
+    assert not reads
+    run.unchecked = [(index, torch.tensor(index not in (5, 7))) for index in range(3, 9)]
+    run.check()
+    assert reads == ["finite"] and not run.unchecked
+    assert isinstance(run.failure, Diverged) and "diverged in round 6 of 9" in str(run.failure)
 
 
 class Fragile(FedAvg):

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.cuda._utils import _get_device_index
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -239,6 +240,12 @@ def _noting(cache: Any, gpu: MadeUp) -> Any:
     return found
 
 
+def indexed(device: str | torch.device) -> str:
+    """A device's name. Raises `ValueError` for `cuda`, as PyTorch does wherever it makes a device the current one."""
+    _get_device_index(device)
+    return str(device)
+
+
 @contextlib.contextmanager
 def pretended(most: int = 1 << 60, believed: int | None = None, count: bool = False) -> Iterator[MadeUp]:
     """A machine with a made-up GPU of so many bytes; it says that it has as many as `believed` (None: as it has).
@@ -252,10 +259,10 @@ def pretended(most: int = 1 << 60, believed: int | None = None, count: bool = Fa
     fakes = {
         "is_available": lambda: True,
         "device_count": lambda: 1,
-        "set_device": lambda device: gpu.chosen.append(str(device)),
+        "set_device": lambda device: gpu.chosen.append(indexed(device)),
         "get_device_name": lambda device=None: "made-up GPU",
         "get_device_properties": lambda device=None: SimpleNamespace(total_memory=total),
-        "set_per_process_memory_fraction": lambda share, device=None: gpu.limit(share, total, most),
+        "set_per_process_memory_fraction": lambda share, device: indexed(device) and gpu.limit(share, total, most),
         "mem_get_info": lambda device=None: (total // 2, total),
         "memory_reserved": lambda device=None: max(memory.used + memory.pools, memory.fullest),
         "memory_allocated": lambda device=None: memory.used,

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from pflbench.catalog import complete, describe
+from pflbench.errors import UsageError
 from pflbench.running import provenance
+from pflbench.running.execution import choose_devices
 from pflbench.running.task import Environment, Task, run_task
 from pflbench.spec import MethodSpec, Named, RunSpec, Scoring
 from pflbench.store.store import Store
@@ -54,3 +57,14 @@ def task_on_the_second(folder: Path) -> None:
 def test_a_task_runs_on_its_own_gpu_under_its_limit(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     request.addfinalizer(provenance.device_name.cache_clear)
     task_on_the_second(tmp_path)
+
+
+def test_cuda_is_the_first_gpu() -> None:
+    with pretended() as gpu:
+        (device,) = choose_devices("cuda")
+        torch.cuda.set_device(device)
+        with pytest.raises(ValueError, match="specified index"):
+            torch.cuda.set_device("cuda")
+        with pytest.raises(UsageError, match="each named once"):
+            choose_devices("cuda,cuda:0")
+    assert gpu.chosen == ["cuda:0"]

@@ -10,6 +10,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
+from pflbench import names
 from pflbench.suite.load import folder
 
 pytestmark = pytest.mark.slow
@@ -118,6 +119,10 @@ def test_a_check_without_an_answer_is_told(gpu: ModuleType, monkeypatch: pytest.
     told = found(tmp_path)
     assert "no answer: TimeoutExpired" in told["methods"]["fedavg"]["correctness"]
     assert "fedavg: precision: no answer" in told["failed"]["methods"]
+
+
+def test_every_method_has_its_expected_distance(gpu: ModuleType) -> None:
+    assert list(gpu.expected()) == list(names.BUILT_IN["methods"])
 
 
 def test_tf32_s_rounding_is_to_the_nearest_of_ten_bits() -> None:
