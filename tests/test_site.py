@@ -60,7 +60,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     assert f'href="{REPOSITORY}pflbench/methods/fedavg.py"' in pages["methods/fedavg"]
     assert f'href="{REPOSITORY}benchmarks/cafeme/table1.toml"' in pages["suites/cafeme-table1"]
     for page in ("suites/cafeme-table1", "methods/cafeme"):  # from the committed runs
-        assert "98.68 ± 0.13" in pages[page] and "98.82" in pages[page] and "agrees" in pages[page]
+        assert "98.81 ± 0.19" in pages[page] and "98.82" in pages[page] and "agrees" in pages[page]
     start = (site / "index.html").read_text(encoding="utf-8")
     assert 'href="suites/all/"' in start
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,8 @@ def queue_file(folder: Path, text: str) -> Path:
 
 def test_the_queue_of_the_repository() -> None:
     items = read_queue(ROOT / "results" / "QUEUE.toml")
-    assert "cafeme-table1 [paper] rmnist-shards · cafeme, per-fedavg · seeds 3-4" in [item.title for item in items]
+    title = re.compile(r"[\w-]+ \[(paper|half)\] [\w-]+(, [\w-]+)* · [\w-]+(, [\w-]+)* · seeds? \d+([-,]\d+)*")
+    assert items and all(title.fullmatch(item.title) for item in items), [item.title for item in items]
     runs = [run for item in items for run in item.table.runs]
     assert len(runs) == len(set(runs)) and all(item.table.runs for item in items)
     assert {run.rounds for run in runs if run.method.name != "local"} == {100, 1000, 2000}, "full protocols"
