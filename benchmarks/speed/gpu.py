@@ -43,6 +43,7 @@ CAFEME = {
     "one client after another": ("--execution", "loop"),
     "stack of 1 seed, no graphs": ("--execution", "vectorized", "--setup", "graphs=false"),
     "stack of 1 seed": ("--execution", "vectorized"),
+    "stack of 1 seed, grouped convolutions": ("--execution", "vectorized", "--setup", 'stack="grouped"'),
     "stack of 5 seeds, no graphs": ("--execution", "vectorized", "--seeds", "5", "--setup", "graphs=false"),
     "stack of 5 seeds": ("--execution", "vectorized", "--seeds", "5"),
     "stack of 5 seeds, grouped convolutions": (
@@ -51,6 +52,7 @@ CAFEME = {
     ),
 }
 """What the CAFeMe round is timed with; the first is what the others are compared with."""
+STACKED = ("lenet", "cnn3")
 TABLE = ("--suite", "cafeme-table1", "--column", "rmnist-shards", "--column", "rmnist-dirichlet")
 ENOUGH = 25.0
 """Seconds of budget under which no part is begun."""
@@ -380,13 +382,25 @@ def speed(context: Context) -> None:
 
 
 def cafeme(context: Context) -> None:
-    """CAFeMe's round, first order, on cnn2: milliseconds of one run's round."""
+    """CAFeMe's round, first order, on cnn2."""
+    context.found["cafeme"] = _rounds(context, "cafeme", "cnn2", CAFEME)
+
+
+def stacks(context: Context) -> None:
+    """FedAvg's round on the other networks with convolutions: which kind of stack is faster."""
+    chosen = {title: flags for title, flags in CAFEME.items() if "graphs=false" not in flags and "loop" not in flags}
+    for network in STACKED[: 1 if context.options.tiny else None]:
+        context.found.setdefault("stacks", {})[network] = _rounds(context, "fedavg", network, chosen)
+
+
+def _rounds(context: Context, method: str, network: str, contenders: dict[str, tuple[str, ...]]) -> dict[str, Any]:
+    """Milliseconds of one run's round, each pass."""
     from pflbench.speed.timing import Contender, Program, time_all
 
     o = context.options
-    common = ["--network", "cnn2", "--method", "cafeme", "--device", o.device, "--precision", o.precision]
+    common = ["--network", network, "--method", method, "--device", o.device, "--precision", o.precision]
     common += ["--scale", "tiny" if o.tiny else "full"]
-    chosen = dict(list(CAFEME.items())[:: 2 if o.tiny else 1])
+    chosen = dict(list(contenders.items())[:: 2 if o.tiny else 1])
     entered = [Contender(title, title, (Program("engine.py", (*common, *flags)),)) for title, flags in chosen.items()]
     timings = time_all(entered, HERE, passes=1 if o.tiny else 4, seconds=0.05 if o.tiny else 1.5)
     per_run: dict[str, list[float]] = {}
@@ -394,10 +408,9 @@ def cafeme(context: Context) -> None:
         runs = timing.ready["client_steps_per_round"] / timing.ready["workload"]["clients"]
         runs /= timing.ready["workload"]["steps"]
         per_run[title] = [1000 * seconds / timing.rounds / runs for seconds in timing.seconds]
-    context.found["cafeme"] = {"milliseconds_per_round_and_run": per_run}
     context.text += [
         "",
-        "## CAFeMe, first order, cnn2: a round of one run",
+        f"## {method} on {network}: a round of one run",
         "",
         "| | ms | times as fast |",
         "|---|---|---|",
@@ -406,6 +419,7 @@ def cafeme(context: Context) -> None:
     for title, values in per_run.items():
         ratio = median(a / b for a, b in zip(first, values, strict=True))
         context.text.append(f"| {title} | {median(values):.2f} | {ratio:.1f} |")
+    return {"milliseconds_per_round_and_run": per_run}
 
 
 def table(context: Context) -> None:
@@ -434,6 +448,7 @@ def table(context: Context) -> None:
 PARTS: dict[str, Callable[[Context], None]] = {
     "methods": methods,
     "cafeme": cafeme,
+    "stacks": stacks,
     "table": table,
     "speed": speed,
 }

@@ -92,6 +92,13 @@ def test_every_cafeme_variant_has_options_the_engine_knows(gpu: ModuleType) -> N
         assert all(f'"{flag}"' in text for flag in flags if flag.startswith("--"))
 
 
+def test_kinds_of_stacks_are_timed(gpu: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert rehearse(gpu, monkeypatch, tmp_path, "--parts", "stacks") == 0
+    (network,) = found(tmp_path)["stacks"]
+    times = found(tmp_path)["stacks"][network]["milliseconds_per_round_and_run"]
+    assert set(times) == {"stack of 1 seed", "stack of 5 seeds"} and all(one > 0 for (one,) in times.values())
+
+
 def test_what_is_wrong_is_named(gpu: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As where TF32 is used though nobody asked for it, which the expected distances were measured without."""
     sys.path.insert(0, str(SCRIPT.parent))
