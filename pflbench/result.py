@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -36,6 +36,12 @@ class Metric(NamedTuple):
     client: int
     name: str
     value: float
+
+
+def core_seconds(provenance: Mapping[str, Any]) -> float | None:
+    """Seconds that a run took on a processor's core; None for one on a GPU, or if it is not recorded."""
+    took = None if provenance.get("peak_device_memory") else provenance.get("wall_seconds")
+    return float(took) if took else None
 
 
 @dataclass(frozen=True)

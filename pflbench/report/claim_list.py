@@ -143,6 +143,8 @@ def _of_side(name: str, side: Side) -> list[str]:
     lines += [f"Undecided, as compared runs differ: {line}" for line in side.mixed]
     if side.decision.word == "undecided" and side.decision.detectable is not None:
         lines.append(f"Detectable at the last look: {number(side.decision.detectable, None, 1)} points.")
+    if side.failed:
+        lines.append(f"Failed, so that the seed is not compared: {'; '.join(side.failed)}.")
     if side.apart:
         lines.append(f"{DIFFER}: {differing(side)}.")
     if side.absent:

@@ -11,6 +11,7 @@ from pflbench.report.decide import Decision, Hypotheses, decide
 from pflbench.report.provenance import mixtures, shown_runs
 from pflbench.report.reading import Shelf
 from pflbench.report.verdict import verdict
+from pflbench.result import core_seconds
 from pflbench.spec import RunSpec
 from pflbench.store import Store
 from pflbench.suite.cells import Cell, Expansion, ReadAs
@@ -48,7 +49,8 @@ class Side:
         compared: The comparisons, in the order of `differences`.
         differences: For each comparison, its difference in points for each seed of the suite; None: not run.
         bounds: What is claimed of each.
-        missing: Runs without which the last look is incomplete.
+        missing: Runs without which the last look is incomplete, but for those that failed.
+        failed: Runs that failed, in words: without their seeds a look at as many is never made.
         absent: Rivals and columns of the claim that the suite lacks.
         depends: True if the last ten scored rounds decide the opposite of the table's reading.
         mixed: Sentences on columns whose compared runs mix data or versions, so that they cannot be compared.
@@ -65,6 +67,7 @@ class Side:
     bounds: tuple[Hypotheses, ...]
     seeds: tuple[int, ...]
     missing: tuple[Missing, ...] = ()
+    failed: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     depends: bool = False
     mixed: tuple[str, ...] = ()
@@ -225,6 +228,7 @@ def _side(
         bounds=tuple(bounds),
         seeds=seeds,
         missing=tuple(filter(None, (_missing(cell, seeds[: claim.looks[-1]], shelf) for cell in cells.values()))),
+        failed=tuple(line for cell in cells.values() for line in _failed(cell, seeds[: claim.looks[-1]], shelf)),
         absent=tuple(absent),
         mixed=_mixed(of, cells, seeds[: claim.looks[-1]], shelf),
         depends=_opposite(decision, decide(recent, bounds, claim.looks)),
@@ -287,15 +291,25 @@ def by_seed(cell: Cell, shelf: Shelf, read_as: ReadAs = "last") -> dict[int, flo
 
 
 def _missing(cell: Cell, seeds: Sequence[int], shelf: Shelf) -> Missing | None:
-    """The cell's runs of these seeds that are not done; None if all are."""
-    absent = [runs for runs in cell.by_seed if runs[0].seed in seeds and not all(shelf.read(run) for run in runs)]
+    """The cell's runs of these seeds that are not done and did not fail; None if there is none."""
+    absent = [
+        runs
+        for runs in cell.by_seed
+        if runs[0].seed in seeds and not all(shelf.read(run) or shelf.failed(run) for run in runs)
+    ]
     if not absent:
         return None
     done = [result for runs in cell.by_seed for run in runs if (result := shelf.read(run))]
-    each = [seconds for one in done if (seconds := one.provenance.get("wall_seconds"))]
+    each = [seconds for one in done if (seconds := core_seconds(one.provenance))]
     hours = len(absent) * sum(each) / len(each) / 3600 if each else None
-    todo = tuple(run for runs in absent for run in runs if not shelf.read(run))
+    todo = tuple(run for runs in absent for run in runs if not (shelf.read(run) or shelf.failed(run)))
     return Missing(cell.row.id, cell.column.id, tuple(runs[0].seed for runs in absent), hours, todo)
+
+
+def _failed(cell: Cell, seeds: Sequence[int], shelf: Shelf) -> Iterator[str]:
+    for runs in cell.by_seed:
+        if runs[0].seed in seeds and any(map(shelf.failed, runs)):
+            yield f"{cell.row.title}, {cell.column.setting}, seed {runs[0].seed}"
 
 
 def needed_runs(papers: Mapping[str, Sequence[Judged]]) -> dict[str, list[RunSpec]]:

@@ -22,6 +22,7 @@ from pflbench.running.events import Notice, OnEvent, unheard
 from pflbench.running.machine import processor, seconds_per_example, trial_key, trials
 from pflbench.running.shards import in_shard
 from pflbench.selection import Selection
+from pflbench.result import core_seconds
 from pflbench.spec import RunSpec
 from pflbench.store import ShownStore, Store, Stored
 from pflbench.store.code import equals
@@ -363,7 +364,7 @@ def _history(stored: Iterable[Stored]) -> History:
     """Times of finished runs, scoring included: the median of the longest ones, as loading weighs on short ones."""
     found: dict[tuple[str, int | None, bool], list[tuple[int, float]]] = {}
     for run in stored:
-        if run.failure is None and not run.spec.after and (took := run.provenance.get("wall_seconds")):
+        if run.failure is None and not run.spec.after and (took := core_seconds(run.provenance)):
             every, own = run.provenance.get("evaluate_every"), run.provenance.get("device") == processor()
             key = _kind(run.spec), every, own
             found.setdefault(key, []).append((run.spec.rounds, took / run.spec.rounds))

@@ -68,6 +68,23 @@ def test_seeds_without_a_rival_do_not_count(monkeypatch: pytest.MonkeyPatch, tmp
     ]
 
 
+def test_a_run_that_failed_is_not_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    table = expand(read("cafeme-table1"))
+    (column,) = (one for one in table.columns if one.id == "rmnist-shards")
+    (run,) = next(one for one in table.cells if (one.row.id, one.column) == ("ditto", column)).by_seed[3]
+    Store(tmp_path).write(RunResult(run, failure="diverged"))
+    found = judged(monkeypatch, tmp_path, {("cafeme", "last"): OURS, ("ditto", "last"): THEIRS | {2: 99.0}})
+    assert found.word == "undecided"
+    assert [(one.row, one.seeds) for one in found.paper.missing] == [
+        ("cafeme", (0, 1, 2, 3, 4)),
+        ("ditto", (0, 1, 2, 4)),
+    ]
+    assert run not in needed_runs({"cafeme": [found]})["cafeme-table1"]
+    assert "Failed, so that the seed is not compared: Ditto, RMNIST Shards, seed 3." in text(
+        {"cafeme": [found]}, full=True
+    )
+
+
 def test_the_opposite_in_the_last_ten_rounds_leaves_it_undecided(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -108,7 +125,8 @@ def test_missing_runs_cost_what_finished_ones_took_or_what_is_measured(
     for row, seconds in (("cafeme", 7200.0), ("ditto", None)):
         run = table.places[row, "rmnist-shards"].runs[0]
         score = Score("global", run.rounds, 0, 0, 1, 2, 0.0, 0.5)
-        Store(tmp_path).write(RunResult(run, (score,), {"wall_seconds": seconds} if seconds else {}))
+        told = {"wall_seconds": seconds or 9.0, "peak_device_memory": None if seconds else 2**30}  # Ditto's on a GPU
+        Store(tmp_path).write(RunResult(run, (score,), told))
     found = judged(monkeypatch, tmp_path, {("cafeme", "last"): {0: 90.0}, ("ditto", "last"): {0: 80.0}})
     assert [(one.seeds, one.hours) for one in found.paper.missing] == [((1, 2, 3, 4), 8.0), ((1, 2, 3, 4), None)]
     assert found.paper.hours is None and "8 runs, seeds 1–4" in " ".join(text({"a": [found]}).split())

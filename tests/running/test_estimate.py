@@ -144,6 +144,9 @@ def test_a_plan_counts_each_scoring() -> None:
     stored.speeds, stored.trials = {}, {}
     often = stored.of(fedavg, {}, 1)
     assert often and often.seconds == 8 and stored.of(fedavg, {}) is None, "runs scored less take less"
+    on_gpu = _finished(fedavg, 1, 0.1)
+    on_gpu.provenance["peak_device_memory"] = 2**30
+    assert not _history([on_gpu]), "which says nothing of a core"
 
 
 def _finished(spec: RunSpec, every: int, seconds: float) -> Stored:
