@@ -16,13 +16,13 @@ from pflbench import names
 from pflbench.console import Console
 from pflbench.errors import UsageError
 from pflbench.names import Places
+from pflbench.result import core_seconds
 from pflbench.running.again import often_enough, scored_rounds
 from pflbench.running.datasets import DataCheck, shown_by, to_count
 from pflbench.running.events import Notice, OnEvent, unheard
 from pflbench.running.machine import processor, seconds_per_example, trial_key, trials
 from pflbench.running.shards import in_shard
 from pflbench.selection import Selection
-from pflbench.result import core_seconds
 from pflbench.spec import RunSpec
 from pflbench.store import ShownStore, Store, Stored
 from pflbench.store.code import equals
