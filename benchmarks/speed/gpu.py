@@ -273,12 +273,13 @@ def methods(context: Context) -> None:
     script = [sys.executable, str(Path(__file__).resolve()), "--out", str(o.out), "--device", o.device, "--check"]
 
     def one(name: str) -> dict[str, Any]:
+        printed = ""
         try:
             done = subprocess.run([*script, name], capture_output=True, text=True, timeout=max(1.0, context.left))
+            printed = done.stderr
             return dict(json.loads(done.stdout.splitlines()[-1]))
         except Exception as error:
-            printed = getattr(error, "stderr", None) or (done.stderr if "done" in locals() else "")
-            return dict.fromkeys(CHECKS, f"no answer: {error!r:.200} {str(printed)[-400:]}")
+            return dict.fromkeys(CHECKS, f"no answer: {error!r:.200} {printed[-400:]}")
 
     found: dict[str, dict[str, Any]] = {}
     context.found["methods"] = found
@@ -333,7 +334,7 @@ def tell(context: Context, found: dict[str, dict[str, Any]]) -> None:
         "correctness",
     )
     context.text += table(
-        "What is waited for (times in 64 rounds)",
+        "What is waited for (times in 32 rounds)",
         ["reads"],
         lambda name, told: [", ".join(f"{reason} {times}" for reason, times in told.items())],
         "synchronization",
