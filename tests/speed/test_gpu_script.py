@@ -99,18 +99,20 @@ def test_kinds_of_stacks_are_timed(gpu: ModuleType, monkeypatch: pytest.MonkeyPa
     assert set(times) == {"stack of 1 seed", "stack of 5 seeds"} and all(one > 0 for (one,) in times.values())
 
 
-def test_what_is_wrong_is_named(gpu: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_is_wrong_is_named(gpu: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where TF32 is used though nobody asked for it, which the expected distances were measured without."""
     sys.path.insert(0, str(SCRIPT.parent))
+    import checks
     import precision
 
     def broken(name: str, device: torch.device) -> str:
         raise RuntimeError("an illegal address")
 
+    assert tuple(checks.CHECKS) == gpu.CHECKED
     monkeypatch.setattr(precision, "_rounding", lambda *_: precision.TF32())
-    monkeypatch.setitem(gpu.CHECKS, "correctness", broken)
-    monkeypatch.setitem(gpu.CHECKS, "deterministic", lambda name, device: "differs (None)")
-    told = gpu.wrong({"fedavg": gpu.check("fedavg", "cpu")})
+    monkeypatch.setitem(checks.CHECKS, "correctness", broken)
+    monkeypatch.setitem(checks.CHECKS, "deterministic", lambda name, device: "differs (None)")
+    told = gpu.wrong({"fedavg": checks.check("fedavg", "cpu")})
     assert len(told) == 3
     assert told[0] == "fedavg: correctness: RuntimeError: an illegal address"
     assert told[1] == "fedavg: deterministic: differs (None)"
