@@ -35,7 +35,7 @@ if (HERE.parents[1] / "pflbench").is_dir():  # a checkout: it need not be instal
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 CHECKED = ("correctness", "synchronization", "precision", "deterministic")
-"""Checks of `checks.py`."""
+"""Checks of `checks.py`, named here so that this script starts without torch."""
 NETWORKS = ("cnn2", "cnn3", "lenet", "mlp")
 CAFEME = {
     "one client after another": ("--execution", "loop"),

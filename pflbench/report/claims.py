@@ -292,12 +292,12 @@ def by_seed(cell: Cell, shelf: Shelf, read_as: ReadAs = "last") -> dict[int, flo
 
 def _missing(cell: Cell, seeds: Sequence[int], shelf: Shelf) -> Missing | None:
     """The cell's runs of these seeds that are not done and did not fail; None if there is none."""
-    done = [result for run in cell.needed if (result := shelf.read(run))]
-    settled = {result.spec for result in done} | set(filter(shelf.failed, cell.needed))
+    done = {run: result for run in cell.needed if (result := shelf.read(run))}
+    settled = done.keys() | set(filter(shelf.failed, cell.needed))
     absent = [runs for runs in cell.by_seed if runs[0].seed in seeds and not settled.issuperset(runs)]
     if not absent:
         return None
-    each = [seconds for one in done if (seconds := core_seconds(one.provenance))]
+    each = [seconds for one in done.values() if (seconds := core_seconds(one.provenance))]
     hours = len(absent) * sum(each) / len(each) / 3600 if each else None
     todo = tuple(run for runs in absent for run in runs if run not in settled)
     return Missing(cell.row.id, cell.column.id, tuple(runs[0].seed for runs in absent), hours, todo)
