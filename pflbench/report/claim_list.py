@@ -173,7 +173,9 @@ def _comparison(side: Side, i: int) -> str:
         said += f"; claimed: at least {number(bound.least, None, 2, '+')}"
     if found.p_sign is not None:
         said += f"; sign-flip p {found.p_sign:.3f}"
-    return said + (". Speaks against the claim." if i in side.decision.against else ".")
+    if i in side.decision.against:
+        return said + ". Speaks against the claim."
+    return said + (". Shown." if i in side.decision.shown else ".")
 
 
 def commands(side: Side) -> list[str]:

@@ -49,7 +49,8 @@ class Side:
         compared: The comparisons, in the order of `differences`.
         differences: For each comparison, its difference in points for each seed of the suite; None: not run.
         bounds: What is claimed of each.
-        missing: Runs without which the last look is incomplete, but for those that failed.
+        missing: Runs without which the last look is incomplete, but for those that failed and those of comparisons
+            that are shown.
         failed: Runs that failed, in words: without their seeds a look at as many is never made.
         absent: Rivals and columns of the claim that the suite lacks.
         depends: True if the last ten scored rounds decide the opposite of the table's reading.
@@ -218,6 +219,9 @@ def _side(
     seeds = of.seeds
     found, recent = ([_differences(one, seeds, shelf, read_as) for one in compared] for read_as in ("last", "last-10"))
     decision = decide(found, bounds, claim.looks)
+    unshown = [one for i, one in enumerate(compared) if i not in decision.shown]
+    open_places = {(cell.row.id, cell.column.id) for one in unshown for cell in (*one.ours, *one.theirs)}
+    needed = [cell for place, cell in cells.items() if place in open_places]
     return Side(
         suite=of.suite,
         profile=of.profile,
@@ -227,8 +231,8 @@ def _side(
         differences=tuple(map(tuple, found)),
         bounds=tuple(bounds),
         seeds=seeds,
-        missing=tuple(filter(None, (_missing(cell, seeds[: claim.looks[-1]], shelf) for cell in cells.values()))),
-        failed=tuple(line for cell in cells.values() for line in _failed(cell, seeds[: claim.looks[-1]], shelf)),
+        missing=tuple(filter(None, (_missing(cell, seeds[: claim.looks[-1]], shelf) for cell in needed))),
+        failed=tuple(line for cell in needed for line in _failed(cell, seeds[: claim.looks[-1]], shelf)),
         absent=tuple(absent),
         mixed=_mixed(of, cells, seeds[: claim.looks[-1]], shelf),
         depends=_opposite(decision, decide(recent, bounds, claim.looks)),

@@ -1,9 +1,11 @@
 """Decision of a claim from paired differences over seeds, at planned looks.
 
 A claim makes one or more comparisons: row minus rival in one column, seed by seed. Student's t-test of their mean
-decides at each look with `ALPHA` on one side, so two looks err with 0.025 in all (Bonferroni). A claim holds if every
-comparison rejects "not better" (an intersection-union test, which needs no correction). It does not hold if one
-comparison rejects the opposite, corrected by Holm over all comparisons of the claim.
+decides at each look with `ALPHA` on one side, so two looks err with 0.025 in all (Bonferroni). A comparison is shown if
+it rejects "not better" at one look; a claim holds if every comparison is shown, each at whichever look (an
+intersection-union test, which needs no correction: a claim with a wrong comparison holds only if that one is shown).
+So a shown comparison needs no further seeds. A claim does not hold if one comparison rejects the opposite, corrected
+by Holm over all comparisons of the claim.
 """
 
 from __future__ import annotations
@@ -48,8 +50,9 @@ class Decision:
         seeds: Number of seeds at the look that decided; for `undecided` those of the last complete look, else 0.
         against: Positions of the comparisons that speak against the claim after Holm; empty unless they decide.
         contradicted: True if the differences have the opposite sign; False if they are smaller than claimed.
-        detectable: For `undecided`, the largest over comparisons of the smallest true difference that the last look
-            would show with a power of 80 %, in points; None where no spread is known.
+        detectable: For `undecided`, the largest over comparisons that are not shown of the smallest true difference
+            that the last look would show with a power of 80 %, in points; None where no spread is known.
+        shown: Positions of the comparisons that a look showed.
     """
 
     word: Word
@@ -57,6 +60,7 @@ class Decision:
     against: tuple[int, ...] = ()
     contradicted: bool = False
     detectable: float | None = None
+    shown: tuple[int, ...] = ()
 
 
 def decide(
@@ -77,20 +81,26 @@ def decide(
     if not looks or looks[0] < 2 or any(a >= b for a, b in pairwise(looks)):
         raise ValueError(f"The looks {list(looks)} do not increase from 2 seeds.")
     complete = 0
+    shown: tuple[int, ...] = ()
     for n in looks:
         values = np.array([_first(one, n) for one in differences])  # [comparison, seed]
-        found = at_look(values, bounds)
-        if found is not None:
+        found = at_look(values, bounds, shown)
+        if found.word != "undecided":
             return found
-        if not np.isnan(values).any():
+        shown = found.shown
+        if not np.isnan(np.delete(values, shown, axis=0)).any():
             complete = n
     if all(value is None for one in differences for value in one):
         return Decision("not run")
-    return Decision("undecided", seeds=complete, detectable=_detectable(differences, looks[-1]))
+    unshown = [one for i, one in enumerate(differences) if i not in shown]
+    return Decision("undecided", complete, detectable=_detectable(unshown, looks[-1]), shown=shown)
 
 
-def at_look(values: Floats, bounds: Sequence[Hypotheses]) -> Decision | None:
-    """Decide at one look from `values[comparison, seed]`; a comparison with a NaN is not run. None: undecided."""
+def at_look(values: Floats, bounds: Sequence[Hypotheses], shown: tuple[int, ...]) -> Decision:
+    """Decide at one look from `values[comparison, seed]`, of which some were `shown` before.
+
+    A comparison with a NaN is not run; it counts as shown if it was so before.
+    """
     n = values.shape[1]
     mean, error = values.mean(axis=1), values.std(axis=1, ddof=1) / math.sqrt(n)
     margins = [one.margin for one in bounds]
@@ -102,14 +112,15 @@ def at_look(values: Floats, bounds: Sequence[Hypotheses]) -> Decision | None:
     opposite = np.minimum(_p(lower - mean, error, n), _p(mean - upper, error, n))
     smaller = _p(least - mean, error, n)
     contradicts, falls_short = rejected(opposite), rejected(smaller)
-    # NaN compares as false, so a comparison that is not run never confirms.
-    if bool((inside <= ALPHA).all()):
-        return Decision("holds, smaller than printed" if falls_short else "holds", n, falls_short)
+    # NaN compares as false, so a comparison that is not run is never shown.
+    shown = tuple(sorted({*shown, *np.flatnonzero(inside <= ALPHA).tolist()}))
     if contradicts:
-        return Decision("does not hold", n, contradicts, contradicted=True)
+        return Decision("does not hold", n, contradicts, contradicted=True, shown=shown)
+    if len(shown) == len(bounds):
+        return Decision("holds, smaller than printed" if falls_short else "holds", n, falls_short, shown=shown)
     if falls_short:
-        return Decision("does not hold", n, falls_short)
-    return None
+        return Decision("does not hold", n, falls_short, shown=shown)
+    return Decision("undecided", n, shown=shown)
 
 
 def rejected(p: Floats) -> tuple[int, ...]:

@@ -68,6 +68,19 @@ def test_seeds_without_a_rival_do_not_count(monkeypatch: pytest.MonkeyPatch, tmp
     ]
 
 
+def test_a_comparison_that_is_shown_asks_for_no_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    unclear = {0: 97.0, 1: 92.0, 2: 99.0}
+    seeds: Seeds = {("cafeme", "last"): OURS, ("ditto", "last"): THEIRS, ("fedrep-averaged", "last"): unclear}
+    found = judged(monkeypatch, tmp_path, seeds, against=["ditto", "fedrep-averaged"])
+    assert found.word == "undecided"
+    assert [one.row for one in found.paper.missing] == ["cafeme", "fedrep-averaged"]
+    lines = text({"cafeme": [found]}, full=True).splitlines()
+    assert [("against ditto" in line, "Shown." in line) for line in lines if "points over" in line] == [
+        (True, True),
+        (False, False),
+    ]
+
+
 def test_a_run_that_failed_is_not_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     table = expand(read("cafeme-table1"))
     (column,) = (one for one in table.columns if one.id == "rmnist-shards")
