@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 DEFAULT_FILE = Path("results/QUEUE.toml")
 
 
-@asking(execution=("jobs", "data_dir"))
+@asking(execution=("jobs", "checkpoint_every", "data_dir"))
 def queue(
     execution: Execution,
     file: Annotated[

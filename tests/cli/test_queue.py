@@ -2,13 +2,15 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_kit import method_file
 
 from pflbench.cli import queue as module
 from pflbench.result import RunResult
-from pflbench.running import executors, sharing
+from pflbench.running import executors, sharing, stopping
+from pflbench.running.checkpoint import Checkpoints
 from pflbench.store import Store
 
 QUEUE = """
@@ -199,3 +201,22 @@ def test_ctrl_c_keeps_finished_runs(cli, results: Path, monkeypatch) -> None:
     assert len(packs(results)) == 1 and singles(results) == 1  # the first entry was complete
     again = cli("queue")
     assert again.code == 0 and "3 runs: 1 done, 0 failed before, 2 to do." in again.out
+
+
+def test_a_run_under_way_goes_on_from_its_checkpoint(cli, results: Path, monkeypatch) -> None:
+    keep = Checkpoints.keep
+
+    def asked_to_end(self: Checkpoints, *progress: Any) -> None:
+        stopping.request()
+        keep(self, *progress)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "keep", asked_to_end)
+        stopped = cli("queue", "--jobs", "1", "--checkpoint-every", "1h")
+    assert stopped.code == 75 and "Runs under way have their checkpoint" in stopped.err
+    assert list((results / "checkpoints").iterdir())
+    again = cli("queue", "--jobs", "1", "--checkpoint-every", "1h")
+    assert (again.code, again.err) == (0, "") and not (results / "checkpoints").exists()
+    store = Store(results)
+    resumed = [store.read(one.spec.id).provenance.get("resumed", 0) for one in store.list()]
+    assert sorted(resumed) == [0, 0, 0, 0, 1]
