@@ -27,12 +27,15 @@ ROWS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
     },
     "pfedvem-differs": {
         "fedavg-fast": ("fedavg", {"lr": 0.01}),
+        "fedprox-fast": ("fedprox", {"lr": 0.01}),
         "fedrep-long": ("fedrep", {"base_epochs": 10}),
         "ifca-fast": ("ifca", {"lr": 0.01}),
         "per-fedavg-short": ("per-fedavg", {"steps": 5}),
         "pfedme-epochs": ("pfedme", {"epochs": 5}),
+        "pfedme-passes": ("pfedme", {"epochs": 20}),
         "pfedme-steps": ("pfedme", {"epochs": None}),
         "pfedbayes-fast": ("pfedbayes", {"lr": 0.01}),
+        "pfedvem-fast": ("pfedvem", {"base_lr": 0.01}),
     },
     "pfedvem-deviation": {"deviation-prior": ("deviation", {"confidence": "deviation-prior"})},
     "pfedvem-filter": {},
@@ -101,7 +104,7 @@ def test_what_each_suite_has(tables: dict[str, Expansion]) -> None:
     sizes = {name: (len(rows), len(columns)) for name, (rows, columns) in shown.items()}
     assert sizes == {
         "pfedvem-variants": (6, 13),
-        "pfedvem-differs": (13, 3),
+        "pfedvem-differs": (18, 4),
         "pfedvem-deviation": (3, 2),
         "pfedvem-filter": (8, 6),
         "fedec-baselines": (6, 6),
