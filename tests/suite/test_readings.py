@@ -78,6 +78,16 @@ def fields(run: RunSpec) -> dict[str, Any]:
     return run.model_dump() | {"partition": run.partition.name, "method": run.method.name}
 
 
+@pytest.mark.parametrize("suite", ["pfedvem-best", "pfedvem-readings"])
+def test_another_reading_has_the_tables_runs_and_numbers(suite: str) -> None:
+    both = [expand(load(name)) for name in ("pfedvem-table6", "pfedvem-table1")]
+    table = {(c.row.id, c.column.id, c.stage): c for one in both for c in one.cells}
+    for cell in expand(load(suite)).cells:
+        model = table[cell.row.id, cell.column.id, cell.stage.replace("local", "personalized")]
+        assert cell.runs == model.runs
+        assert cell.reference and cell.reference == model.reference
+
+
 @pytest.mark.parametrize("suite", TABLES)
 def test_every_cell_is_the_tables_but_for_what_it_says(tables: dict[str, Expansion], suite: str) -> None:
     both = (tables["pfedvem-table6"], tables[TABLES[suite]])  # one column of the variants is Table 6's
