@@ -33,6 +33,7 @@ class Display(AbstractContextManager["Display"]):
         self.names: Mapping[str, str] = {}
         self.work: Mapping[str, float] = {}
         self.worked: dict[Task, float] = {}
+        self.restored: dict[Task, int] = {}  # rounds of the checkpoint that a task goes on from
         self.bars: dict[Task, TaskID] = {}
         self.started: dict[Task, float] = {}
         self.spoken: dict[Task, float] = {}
@@ -89,10 +90,17 @@ class Display(AbstractContextManager["Display"]):
             self.started[task] = self.spoken[task] = now
             if self.progress:
                 self.bars[task] = self.progress.add_task(self._label(task), total=total, note="loading")
-        if not moved.rounds:
+        if moved.rounds is None:
+            self.restored.pop(task, None)
+            return
+        before = self.restored.setdefault(task, moved.rounds)
+        if moved.rounds == before:
+            self.started[task] = now
+            if self.progress:
+                self.progress.update(self.bars[task], completed=before)
             return
         self._count(task, moved.rounds)
-        rate = moved.rounds / max(now - self.started[task], 1e-3)
+        rate = (moved.rounds - before) / max(now - self.started[task], 1e-3)
         rest = f"{duration((total - moved.rounds) / rate)} left" if moved.rounds < total else "scoring"
         note = f"round {moved.rounds}/{total}, {rate:.2f} rounds/s, {rest}"
         if self.progress:
@@ -104,13 +112,17 @@ class Display(AbstractContextManager["Display"]):
     def _count(self, task: Task | None, rounds: int) -> str:
         """Each of a task's runs has finished so many rounds; how long all runs still take at this pace, if known."""
         if task:
-            self.worked[task] = sum(self.work[spec.id] * rounds / spec.total_rounds for spec in task.specs)
+            self.worked[task] = self._work(task, rounds)
         done, total = sum(self.worked.values()), sum(self.work.values())
-        seconds = (time.monotonic() - self.begun) * (total - done) / done if done else 0.0
+        here = done - sum(self._work(one, before) for one, before in self.restored.items())
+        seconds = (time.monotonic() - self.begun) * (total - done) / here if here else 0.0
         left = f", about {duration(seconds)} left" if seconds else ""
         if self.progress:
             self.progress.update(self.overall, completed=done, note=f"{self.finished}/{len(self.work)} runs{left}")
         return left
+
+    def _work(self, task: Task, rounds: int) -> float:
+        return sum(self.work[spec.id] * rounds / spec.total_rounds for spec in task.specs)
 
     def _done(self, done: Done) -> None:
         self.finished += 1

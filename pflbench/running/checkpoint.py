@@ -75,6 +75,11 @@ class Checkpoints:
         self._begun = self.clock()
         self._last = (0, self._begun)
 
+    @property
+    def rounds(self) -> int:
+        """The round of the latest checkpoint; 0 without one."""
+        return self._last[0]
+
     @classmethod
     def of(cls, folder: Path, specs: Sequence[RunSpec], every: Interval, conditions: Mapping[str, Any]) -> Checkpoints:
         """Checkpoints of these runs in their folder (`folder_of`), the latest one looked up."""

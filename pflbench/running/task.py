@@ -158,7 +158,8 @@ def run_task(task: Task, env: Environment, on_round: OnRound | None = None, lane
     `lanes`: how many cores a single run may use now, for several of its clients at a time.
 
     If a group cannot be run as one, for one seed's partition or for want of memory, its runs are tried one by one.
-    Nothing is returned of runs that were stopped on request: their checkpoint is written.
+    Nothing is returned of runs that were stopped on request: their checkpoint is written. `on_round` hears first the
+    round at which training begins, 0 or a checkpoint's, then those that it finishes.
     """
     started = time.perf_counter()
     env = replace(env, evaluate_every=env.evaluate_every or task.every)
@@ -183,6 +184,8 @@ def run_task(task: Task, env: Environment, on_round: OnRound | None = None, lane
     detail = ""
     try:
         trained.under = _checkpoints(task, env, federations[0].hash, source)
+        if on_round:
+            on_round(trained.under.rounds if trained.under else 0)
         outcomes = _train(task, env, setup, federations, before, method, network, trained)
     except checkpoint.Stopped:
         return []

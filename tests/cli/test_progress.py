@@ -72,6 +72,12 @@ class Clock:
         monkeypatch.setattr(progress.time, "monotonic", lambda: self.now)
 
 
+def begins(shown: Display, it: Task, at: int = 0) -> None:
+    """A task is taken up at this round."""
+    shown.event(Moved(it, None))
+    shown.event(Moved(it, at))
+
+
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.setenv("COLUMNS", "200")
@@ -96,7 +102,7 @@ def test_a_long_run_says_a_line_a_minute(
 ) -> None:
     mine = task(3)
     with display(mine) as shown:
-        shown.event(Moved(mine, None))
+        begins(shown, mine)
         for second in range(1, 301):  # two rounds a second
             clock.now += 1
             shown.event(Moved(mine, 2 * second))
@@ -111,7 +117,7 @@ def test_what_is_left_counts_the_work_of_all_runs(clock: Clock, capsys: pytest.C
     training = Training((dear, cheap), {t.specs[0].id: "cifar" for t in (dear, cheap)}, "a machine")
     vars(training)["work"] = {dear.specs[0].id: 300.0, cheap.specs[0].id: 100.0}
     shown = Display(quiet=False)
-    for event in (training, Moved(dear, None), Moved(cheap, None), Moved(dear, 25)):
+    for event in (training, Moved(dear, None), Moved(dear, 0), Moved(cheap, None), Moved(cheap, 0), Moved(dear, 25)):
         shown.event(event)
     clock.now += 7
     shown.event(Done(cheap.specs[0], "done", headline="1.00 % (global)"))
@@ -144,7 +150,7 @@ def test_runs_of_less_than_a_minute_say_their_results_only(
     tasks = [task(seed, rounds=100) for seed in range(3)]
     with display(*tasks) as shown:
         for t in tasks:
-            shown.event(Moved(t, None))
+            begins(shown, t)
             for rounds in (40, 80):
                 clock.now += 20
                 shown.event(Moved(t, rounds))
@@ -162,9 +168,31 @@ def test_a_run_that_was_resumed_says_so(
 ) -> None:
     mine = task(0, rounds=100)
     with display(mine) as shown:
-        shown.event(Moved(mine, None))
+        begins(shown, mine)
         shown.event(Done(mine.specs[0], "done", seconds=50.0, headline="91.20 % (global)", resumed=3))
     assert capsys.readouterr().out.endswith("91.20 % (global) in 50.0 s, 2.00 rounds/s, 3 times resumed\n")
+
+
+def test_the_pace_counts_no_round_of_a_checkpoint(
+    clock: Clock, display: Callable[..., Display], capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine, other = task(0), task(1)
+    shown = display(mine, other)
+    begins(shown, mine, at=500)
+    clock.now += 100
+    shown.event(Moved(mine, 550))
+    assert ": round 550/1000, 0.50 rounds/s, 15 min left" in capsys.readouterr().out
+    clock.now += 900
+    shown.event(Done(mine.specs[0], "done", seconds=2000.0, headline="50.00 % (global)", resumed=1))
+    assert capsys.readouterr().out.strip().endswith("1 time resumed, about 33 min left"), "1,000 of 2,000 are left"
+
+
+def test_the_pace_is_anew_for_a_task_that_is_tried_once_more(clock: Clock, display: Callable[..., Display]) -> None:
+    mine = task(0)
+    shown = display(mine)
+    begins(shown, mine, at=500)
+    begins(shown, mine)
+    assert shown.restored == {mine: 0}
 
 
 def test_a_group_counts_all_its_runs(
@@ -172,7 +200,7 @@ def test_a_group_counts_all_its_runs(
 ) -> None:
     group, single = task(0, rounds=100, seeds=5), task(9, rounds=100)
     shown = display(group, single)
-    shown.event(Moved(group, None))
+    begins(shown, group)
     clock.now += 90
     shown.event(Moved(group, 50))
     assert "seed 0,1,2,3,4: round 50/100, 0.56 rounds/s, 90 s left" in capsys.readouterr().out.replace("2 min", "90 s")
@@ -192,7 +220,7 @@ def test_failures_are_told_and_count_as_over(
 ) -> None:
     bad, good = task(0, rounds=100), task(1, rounds=100)
     shown = display(bad, good)
-    shown.event(Moved(bad, None))
+    begins(shown, bad)
     clock.now += 30
     shown.event(Done(bad.specs[0], status, "diverged", seconds=30.0))
     assert capsys.readouterr().out == "[1/2] cifar · checked · seed 0: FAILED, about 30 s left\n"
@@ -202,14 +230,14 @@ def test_a_first_round_within_the_clocks_resolution_is_shown(clock: Clock, displ
     """Some clocks tick 64 times a second."""
     mine = task(0)
     shown = display(mine)
-    shown.event(Moved(mine, None))
+    begins(shown, mine)
     shown.event(Moved(mine, 1))
 
 
 def test_quiet_is_quiet(clock: Clock, display: Callable[..., Display], capsys: pytest.CaptureFixture[str]) -> None:
     mine = task(0)
     with display(mine, quiet=True) as shown:
-        shown.event(Moved(mine, None))
+        begins(shown, mine)
         clock.now += 100
         shown.event(Moved(mine, 500))
         shown.event(Done(mine.specs[0], "done", seconds=1.0, headline="x"))
@@ -224,7 +252,7 @@ def test_bars_on_a_terminal(
     mine, other = task(0), task(1)
     with display(mine, other) as shown:
         assert shown.progress is not None
-        shown.event(Moved(mine, None))
+        begins(shown, mine)
         assert [bar.fields["note"] for bar in shown.progress.tasks] == ["0/2 runs", "loading"]
         clock.now += 100
         shown.event(Moved(mine, 500))
@@ -247,7 +275,7 @@ def test_nothing_is_cut_on_a_narrow_terminal(
     monkeypatch.setenv("TERM", "xterm")
     mine = task(0, seeds=12)
     with display(mine) as shown:
-        shown.event(Moved(mine, None))
+        begins(shown, mine)
         clock.now += 100
         shown.event(Moved(mine, 500))
         assert shown.progress is not None
