@@ -100,9 +100,9 @@ class Display(AbstractContextManager["Display"]):
                 self.progress.update(self.bars[task], completed=before)
             return
         self._count(task, moved.rounds)
-        rate = (moved.rounds - before) / max(now - self.started[task], 1e-3)
-        rest = f"{duration((total - moved.rounds) / rate)} left" if moved.rounds < total else "scoring"
-        note = f"round {moved.rounds}/{total}, {rate:.2f} rounds/s, {rest}"
+        each = max(now - self.started[task], 1e-3) / (moved.rounds - before)
+        rest = f"{duration((total - moved.rounds) * each)} left" if moved.rounds < total else "scoring"
+        note = f"round {moved.rounds}/{total}, {_pace(each)}, {rest}"
         if self.progress:
             self.progress.update(self.bars[task], completed=moved.rounds, note=note)
         elif now - self.spoken[task] >= SPEAK_EVERY:
@@ -132,7 +132,7 @@ class Display(AbstractContextManager["Display"]):
         left = self._count(task, done.spec.total_rounds)
         if self.progress and task in self.bars:
             self.progress.remove_task(self.bars.pop(task))
-        rate = f", {done.spec.total_rounds / done.seconds:.2f} rounds/s" if done.seconds else ""
+        rate = f", {_pace(done.seconds / done.spec.total_rounds)}" if done.seconds else ""
         times = f", {count(done.resumed, 'time')} resumed" if done.resumed else ""
         what = f"{done.headline} in {done.seconds:.1f} s{rate}{times}" if done.headline else "FAILED"
         if done.elsewhere:
@@ -144,3 +144,8 @@ class Display(AbstractContextManager["Display"]):
         self._say(f"[{self.finished:>{len(total)}}/{total}] {name}: {what}")
         if done.status == "done" and done.message:
             errors().print(f"Warning: {name}: {done.message}")
+
+
+def _pace(seconds: float) -> str:
+    """The pace of rounds that take so long each."""
+    return f"{1 / seconds:.2f} rounds/s" if seconds <= 10 else f"{duration(seconds)} a round"

@@ -187,6 +187,20 @@ def test_the_pace_counts_no_round_of_a_checkpoint(
     assert capsys.readouterr().out.strip().endswith("1 time resumed, about 33 min left"), "1,000 of 2,000 are left"
 
 
+def test_long_rounds_say_how_long_they_are(
+    clock: Clock, display: Callable[..., Display], capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = task(0, rounds=1)
+    shown = display(mine)
+    begins(shown, mine)
+    clock.now += 250
+    shown.event(Moved(mine, 1))
+    shown.event(Done(mine.specs[0], "done", seconds=251.0, headline="50.00 % (personalized)"))
+    line, last = capsys.readouterr().out.splitlines()
+    assert line.endswith("round 1/1, 4 min a round, scoring")
+    assert last.endswith("50.00 % (personalized) in 251.0 s, 4 min a round")
+
+
 def test_the_pace_is_anew_for_a_task_that_is_tried_once_more(clock: Clock, display: Callable[..., Display]) -> None:
     mine = task(0)
     shown = display(mine)
