@@ -9,8 +9,9 @@ from typing import Literal
 
 from pflbench.commands import DEFAULT_RESULTS, command
 from pflbench.report.claims import NOT_IN_THE_PAPER, Judged, Missing, Side, title
+from pflbench.report.decide import ERROR
 from pflbench.report.screen import Screen, listed
-from pflbench.report.statistics import paired
+from pflbench.report.statistics import mean_interval, sign_flip
 from pflbench.report.text import NONE, in_csv, in_markdown, in_pipes, number, ranges
 from pflbench.units import count
 
@@ -135,7 +136,7 @@ def _evidence(one: Judged, marked: bool) -> str:
 
 def _of_side(name: str, side: Side) -> list[str]:
     lines = [f"{name} ({side.suite}): {word_of(side)}."]
-    for title_, decision in side.columns.items() if len(side.columns) > 1 else ():
+    for title_, decision in side.columns.items() if len(side.columns) > 1 and not side.doubt else ():
         lines.append(f"{title_}: {decision.word}" + (f" ({decision.seeds} seeds)." if decision.seeds else "."))
     lines += [_comparison(side, i) for i, values in enumerate(side.differences) if set(values) - {None}]
     if side.depends:
@@ -161,21 +162,24 @@ def differing(side: Side) -> str:
 
 def _comparison(side: Side, i: int) -> str:
     """A comparison in words: its difference over seeds, with its interval, and what is claimed of it."""
-    bound = side.bounds[i]
-    found = paired([value for value in side.differences[i] if value is not None])
-    said = f"{title(side.compared[i])}: {number(found.mean, None, 2, '+')} points over {count(found.n, 'seed')}"
-    if found.interval:
-        low, high = (number(limit, None, 2, "+") for limit in found.interval)
-        said += f", 95 % interval {low} to {high}"
+    bound, look = side.bounds[i], side.decision.shown.get(i)
+    values = [value for value in side.differences[i][:look] if value is not None]
+    said = f"{title(side.compared[i])}: {number(sum(values) / len(values), None, 2, '+')} points over"
+    said += f" {count(len(values), 'seed')}"
+    level = 1 - 2 * ERROR / len(side.looks)
+    if interval := mean_interval(values, level):
+        low, high = (number(limit, None, 2, "+") for limit in interval)
+        said += f", {number(100 * level, None, 1)} % interval {low} to {high}"
     if bound.margin is not None:
         said += f"; claimed: within ±{bound.margin:g}"
     elif bound.least is not None:
         said += f"; claimed: at least {number(bound.least, None, 2, '+')}"
-    if found.p_sign is not None:
-        said += f"; sign-flip p {found.p_sign:.3f}"
-    if i in side.decision.against:
-        return said + ". Speaks against the claim."
-    return said + (". Shown." if i in side.decision.shown else ".")
+    if len(values) > 1:
+        said += f"; sign-flip p {sign_flip(values):.3f}"
+    said += "."
+    if look:
+        said += f" Shown{', and smaller than printed' if i in side.decision.small else ''}."
+    return said + (" Speaks against the claim." if i in side.decision.against else "")
 
 
 def commands(side: Side) -> list[str]:
@@ -198,8 +202,13 @@ def commands(side: Side) -> list[str]:
 def fields(paper: str, one: Judged) -> tuple[object, ...]:
     """Values of `COLUMNS` for a claim."""
     side, equal = one.paper, one.equal
+    lacks = sum(len(missing.seeds) for missing in side.missing), side.hours
     return (
         *(paper, one.claim.id, one.claim.source, side.suite, side.profile, one.word, side.decision.seeds),
-        *(side.decision.contradicted, side.decision.detectable, sum(len(m.seeds) for m in side.missing), side.hours),
+        *(
+            side.decision.contradicted,
+            side.decision.detectable,
+            *(lacks if one.paper.open and not one.contrary else (0, 0.0)),
+        ),
         *(equal.suite if equal else "", equal.word if equal else "", one.claim.text),
     )

@@ -22,6 +22,8 @@ from pflbench.suite.load import read as read_suite
 from pflbench.suite.user_supplied import UserSupplied
 
 NOT_IN_THE_PAPER = "not in the paper"
+Place = tuple[str, str]
+"""Ids of a cell's row and column."""
 HALF = 0.5
 """Share of the printed gap that counts as claimed, where a claim does not say `least`."""
 
@@ -49,9 +51,10 @@ class Side:
         compared: The comparisons, in the order of `differences`.
         differences: For each comparison, its difference in points for each seed of the suite; None: not run.
         bounds: What is claimed of each.
-        missing: Runs without which the last look is incomplete, but for those that failed and those of comparisons
-            that are shown.
-        failed: Runs that failed, in words: without their seeds a look at as many is never made.
+        seeds: Those of the suite.
+        looks: Numbers of seeds after which it is decided: the claim's, as far as the suite has so many.
+        missing: Runs of comparisons that are not shown, up to the last look that can be made.
+        failed: Runs that failed, in words: no look is made at seeds that a failed run is among.
         absent: Rivals and columns of the claim that the suite lacks.
         depends: True if the last ten scored rounds decide the opposite of the table's reading.
         mixed: Sentences on columns whose compared runs mix data or versions, so that they cannot be compared.
@@ -67,6 +70,7 @@ class Side:
     differences: tuple[tuple[float | None, ...], ...]
     bounds: tuple[Hypotheses, ...]
     seeds: tuple[int, ...]
+    looks: tuple[int, ...]
     missing: tuple[Missing, ...] = ()
     failed: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
@@ -89,7 +93,7 @@ class Side:
     @property
     def open(self) -> bool:
         """True if further runs could decide it."""
-        return self.word in ("undecided", "not run") and bool(self.missing)
+        return self.decision.word in ("undecided", "not run") and bool(self.missing)
 
     @property
     def hours(self) -> float | None:
@@ -217,27 +221,54 @@ def _side(
     }  # each once, as rivals share the row's
     shelf.fetch(run for cell in cells.values() for run in cell.needed)
     seeds = of.seeds
+    looks = [n for n in claim.looks if n <= len(seeds)] or claim.looks[:1]
     found, recent = ([_differences(one, seeds, shelf, read_as) for one in compared] for read_as in ("last", "last-10"))
-    decision = decide(found, bounds, claim.looks)
-    unshown = [one for i, one in enumerate(compared) if i not in decision.shown]
-    open_places = {(cell.row.id, cell.column.id) for one in unshown for cell in (*one.ours, *one.theirs)}
-    needed = [cell for place, cell in cells.items() if place in open_places]
+    decision = decide(found, bounds, looks)
+    settled = decision.word not in ("undecided", "not run")
+    last = seeds[: looks[-1]]
+    read = [decision.shown.get(i, decision.seeds if settled else looks[-1]) for i in range(len(compared))]
+    open_ = [0 if i in decision.shown else _last_look(one, seeds, looks, shelf) for i, one in enumerate(compared)]
+    used, wanted = ({place: seeds[:n] for place, n in _by_cell(compared, numbers).items()} for numbers in (read, open_))
     return Side(
         suite=of.suite,
         profile=of.profile,
         decision=decision,
-        columns=_by_column(claim, compared, found, bounds),
+        columns=_by_column(compared, found, bounds, looks),
         compared=tuple(compared),
         differences=tuple(map(tuple, found)),
         bounds=tuple(bounds),
         seeds=seeds,
-        missing=tuple(filter(None, (_missing(cell, seeds[: claim.looks[-1]], shelf) for cell in needed))),
-        failed=tuple(line for cell in needed for line in _failed(cell, seeds[: claim.looks[-1]], shelf)),
+        looks=tuple(looks),
+        missing=tuple(filter(None, (_missing(cell, wanted[place], shelf) for place, cell in cells.items()))),
+        failed=tuple(line for cell in cells.values() for line in _failed(cell, last, shelf)),
         absent=tuple(absent),
-        mixed=_mixed(of, cells, seeds[: claim.looks[-1]], shelf),
-        depends=_opposite(decision, decide(recent, bounds, claim.looks)),
+        mixed=_mixed(of, cells, used, shelf),
+        depends=_opposite(decision, decide(_as_read(recent, decision), bounds, looks)),
         apart=tuple(_apart(cells.values(), of, shelf)),
     )
+
+
+def _last_look(one: RivalComparison, seeds: Sequence[int], looks: Sequence[int], shelf: Shelf) -> int:
+    """Seeds at the last look that can be made of a comparison: none of its runs failed; 0 for none."""
+    failed = {
+        runs[0].seed for cell in (*one.ours, *one.theirs) for runs in cell.by_seed if any(map(shelf.failed, runs))
+    }
+    return max((n for n in looks if failed.isdisjoint(seeds[:n])), default=0)
+
+
+def _by_cell(compared: Sequence[RivalComparison], numbers: Sequence[int]) -> dict[Place, int]:
+    """The largest number of the comparisons that a cell is in."""
+    found: dict[Place, int] = {}
+    for one, number in zip(compared, numbers, strict=True):
+        for cell in (*one.ours, *one.theirs):
+            place = cell.row.id, cell.column.id
+            found[place] = max(found.get(place, 0), number)
+    return found
+
+
+def _as_read(differences: Sequence[Sequence[float | None]], by: Decision) -> list[Sequence[float | None]]:
+    """The differences at the seeds that a decision read."""
+    return [one[: by.shown.get(i, by.seeds)] for i, one in enumerate(differences)]
 
 
 def _apart(cells: Iterable[Cell], of: Expansion, shelf: Shelf) -> Iterator[tuple[str, float]]:
@@ -250,23 +281,31 @@ def _apart(cells: Iterable[Cell], of: Expansion, shelf: Shelf) -> Iterator[tuple
             yield f"{cell.row.title}, {cell.column.setting}", sum(seeds) / len(seeds) - printed.mean
 
 
-def _mixed(of: Expansion, cells: Mapping[tuple[str, str], Cell], seeds: Sequence[int], shelf: Shelf) -> tuple[str, ...]:
-    """Sentences on the columns in which finished runs of these cells and seeds mix data or versions."""
-    used = shown_runs(cells, {row.id: row.title for row in of.rows}, shelf.stored)
-    return tuple(mixtures(of, [one for one in used if one.stored.spec.seed in seeds]).values())
+def _mixed(
+    of: Expansion, cells: Mapping[Place, Cell], seeds: Mapping[Place, Sequence[int]], shelf: Shelf
+) -> tuple[str, ...]:
+    """Sentences on the columns in which finished runs of these cells, with these seeds, mix data or versions."""
+    titles = {row.id: row.title for row in of.rows}
+    used = [
+        run
+        for place, cell in cells.items()
+        for run in shown_runs({place: cell}, titles, shelf.stored)
+        if run.stored.spec.seed in seeds[place]
+    ]
+    return tuple(mixtures(of, used).values())
 
 
 def _by_column(
-    claim: Claim,
     compared: Sequence[RivalComparison],
     differences: Sequence[Sequence[float | None]],
     bounds: Sequence[Hypotheses],
+    looks: Sequence[int],
 ) -> dict[str, Decision]:
     """Decisions over the comparisons of one column alone (`grows`: of all)."""
     found = {}
     for name in dict.fromkeys(one.title for one in compared):
         here = [i for i, one in enumerate(compared) if one.title == name]
-        found[name] = decide([differences[i] for i in here], [bounds[i] for i in here], claim.looks)
+        found[name] = decide([differences[i] for i in here], [bounds[i] for i in here], looks)
     return found
 
 

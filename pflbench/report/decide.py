@@ -1,18 +1,18 @@
 """Decision of a claim from paired differences over seeds, at planned looks.
 
 A claim makes one or more comparisons: row minus rival in one column, seed by seed. Student's t-test of their mean
-decides at each look with `ALPHA` on one side, so two looks err with 0.025 in all (Bonferroni). A comparison is shown if
-it rejects "not better" at one look; a claim holds if every comparison is shown, each at whichever look (an
-intersection-union test, which needs no correction: a claim with a wrong comparison holds only if that one is shown).
-So a shown comparison needs no further seeds. A claim does not hold if one comparison rejects the opposite, corrected
-by Holm over all comparisons of the claim.
+decides at each look, with its share of `ERROR` on one side (Bonferroni). A comparison is shown if it rejects "not
+better" at one look; later seeds of it are not read. A claim holds if every comparison is shown, each at whichever look
+(an intersection-union test, which needs no correction: a claim with a wrong comparison holds only if that one is
+shown). It does not hold if a comparison that is not shown rejects the opposite, or that it is as large as claimed,
+corrected by Holm over all comparisons of the claim. So the word depends on no run that the rule does not read.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -24,8 +24,8 @@ from pflbench.report.statistics import smallest_detectable
 Floats = npt.NDArray[np.float64]
 Word = Literal["holds", "holds, smaller than printed", "does not hold", "undecided", "not run"]
 
-ALPHA = 0.0125
-"""One-sided error of one look."""
+ERROR = 0.025
+"""One-sided error of all looks together."""
 LOOKS = (3, 5)
 """Default numbers of seeds after which a claim is looked at."""
 
@@ -48,11 +48,13 @@ class Decision:
     Attributes:
         word: What the comparisons decide.
         seeds: Number of seeds at the look that decided; for `undecided` those of the last complete look, else 0.
-        against: Positions of the comparisons that speak against the claim after Holm; empty unless they decide.
+        against: Positions of the comparisons that decide `does not hold`; else empty.
         contradicted: True if the differences have the opposite sign; False if they are smaller than claimed.
         detectable: For `undecided`, the largest over comparisons that are not shown of the smallest true difference
-            that the last look would show with a power of 80 %, in points; None where no spread is known.
-        shown: Positions of the comparisons that a look showed.
+            that the last look would show with a power of 80 %, in points; None where no spread is known, or for
+            `within`.
+        shown: Number of seeds at the look that showed a comparison, by its position.
+        small: Positions of those that are shown and smaller than claimed.
     """
 
     word: Word
@@ -60,7 +62,8 @@ class Decision:
     against: tuple[int, ...] = ()
     contradicted: bool = False
     detectable: float | None = None
-    shown: tuple[int, ...] = ()
+    shown: Mapping[int, int] = field(default_factory=dict)
+    small: frozenset[int] = frozenset()
 
 
 def decide(
@@ -81,26 +84,37 @@ def decide(
     if not looks or looks[0] < 2 or any(a >= b for a, b in pairwise(looks)):
         raise ValueError(f"The looks {list(looks)} do not increase from 2 seeds.")
     complete = 0
-    shown: tuple[int, ...] = ()
+    shown: dict[int, int] = {}
+    small: frozenset[int] = frozenset()
     for n in looks:
-        values = np.array([_first(one, n) for one in differences])  # [comparison, seed]
-        found = at_look(values, bounds, shown)
-        if found.word != "undecided":
-            return found
-        shown = found.shown
-        if not np.isnan(np.delete(values, shown, axis=0)).any():
+        # [comparison, seed]; what is shown is not read again
+        values = np.array([_first(() if i in shown else one, n) for i, one in enumerate(differences)])
+        if not np.isnan(np.delete(values, list(shown), axis=0)).any():
             complete = n
+        found = _at_look(values, bounds, ERROR / len(looks))
+        shown |= dict.fromkeys(found.shown, n)
+        small |= shown.keys() & found.short
+        against = found.opposite or tuple(i for i in found.short if i not in shown)
+        if against:
+            return Decision("does not hold", n, against, bool(found.opposite), shown=shown, small=small)
+        if len(shown) == len(bounds):
+            return Decision("holds, smaller than printed" if small else "holds", n, shown=shown, small=small)
     if all(value is None for one in differences for value in one):
         return Decision("not run")
-    unshown = [one for i, one in enumerate(differences) if i not in shown]
-    return Decision("undecided", complete, detectable=_detectable(unshown, looks[-1]), shown=shown)
+    leads = [differences[i] for i, bound in enumerate(bounds) if i not in shown and bound.margin is None]
+    return Decision("undecided", complete, detectable=_detectable(leads, looks), shown=shown, small=small)
 
 
-def at_look(values: Floats, bounds: Sequence[Hypotheses], shown: tuple[int, ...]) -> Decision:
-    """Decide at one look from `values[comparison, seed]`, of which some were `shown` before.
+class _Look(NamedTuple):
+    """Positions of comparisons that are shown, that have the opposite, and that are smaller than claimed."""
 
-    A comparison with a NaN is not run; it counts as shown if it was so before.
-    """
+    shown: tuple[int, ...]
+    opposite: tuple[int, ...]
+    short: tuple[int, ...]
+
+
+def _at_look(values: Floats, bounds: Sequence[Hypotheses], alpha: float) -> _Look:
+    """What one look finds in `values[comparison, seed]`; a comparison with a NaN is neither shown nor refuted."""
     n = values.shape[1]
     mean, error = values.mean(axis=1), values.std(axis=1, ddof=1) / math.sqrt(n)
     margins = [one.margin for one in bounds]
@@ -109,26 +123,18 @@ def at_look(values: Floats, bounds: Sequence[Hypotheses], shown: tuple[int, ...]
     least = np.array([-np.inf if one.least is None else one.least for one in bounds])
     # One-sided p of "at most the lower end", "at least the upper end"; the claim's side is between the two.
     inside = np.maximum(_p(mean - lower, error, n), _p(upper - mean, error, n))
-    opposite = np.minimum(_p(lower - mean, error, n), _p(mean - upper, error, n))
-    smaller = _p(least - mean, error, n)
-    contradicts, falls_short = rejected(opposite), rejected(smaller)
-    # NaN compares as false, so a comparison that is not run is never shown.
-    shown = tuple(sorted({*shown, *np.flatnonzero(inside <= ALPHA).tolist()}))
-    if contradicts:
-        return Decision("does not hold", n, contradicts, contradicted=True, shown=shown)
-    if len(shown) == len(bounds):
-        return Decision("holds, smaller than printed" if falls_short else "holds", n, falls_short, shown=shown)
-    if falls_short:
-        return Decision("does not hold", n, falls_short, shown=shown)
-    return Decision("undecided", n, shown=shown)
+    outside = np.minimum(_p(lower - mean, error, n), _p(mean - upper, error, n))
+    sides = np.array([1 if one is None else 2 for one in margins])
+    shown = tuple(np.flatnonzero(inside <= alpha).tolist())  # NaN compares as false
+    return _Look(shown, rejected(sides * outside, alpha), rejected(_p(least - mean, error, n), alpha))
 
 
-def rejected(p: Floats) -> tuple[int, ...]:
-    """Positions whose p-values Holm's procedure rejects at `ALPHA`; NaN counts as a comparison that is not rejected."""
+def rejected(p: Floats, alpha: float) -> tuple[int, ...]:
+    """Positions whose p-values Holm's procedure rejects at `alpha`; NaN counts as a comparison that is not rejected."""
     order = np.argsort(np.where(np.isnan(p), np.inf, p), kind="stable")
     found: list[int] = []
     for step, position in enumerate(order):
-        if not p[position] <= ALPHA / (len(p) - step):
+        if not p[position] <= alpha / (len(p) - step):
             break
         found.append(int(position))
     return tuple(sorted(found))
@@ -152,11 +158,12 @@ def _p(distance: Floats, error: Floats, n: int) -> Floats:
     return np.asarray(np.where(np.isinf(t), (t < 0).astype(float), stdtr(n - 1, -t)))
 
 
-def _detectable(differences: Sequence[Sequence[float | None]], n: int) -> float | None:
-    """The largest over comparisons of the smallest difference that `n` seeds would show; None below two seeds."""
+def _detectable(differences: Sequence[Sequence[float | None]], looks: Sequence[int]) -> float | None:
+    """The largest over comparisons of the smallest difference that the last look would show; None below two seeds."""
+    level = 1 - 2 * ERROR / len(looks)
     found = []
     for one in differences:
         values = [value for value in one if value is not None]
         if len(values) > 1:
-            found.append(smallest_detectable(float(np.std(values, ddof=1)), n, level=1 - 2 * ALPHA))
+            found.append(smallest_detectable(float(np.std(values, ddof=1)), looks[-1], level=level))
     return max((one for one in found if one is not None), default=None)

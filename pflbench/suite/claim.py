@@ -33,7 +33,7 @@ class Claim(TomlTable):
         against: Row ids of all rivals; for `grows` at most one (none: the row's own accuracy grows).
         stage: Stage of rows that show several.
         test: `better` or `first` than each rival, `within` a margin of each, or a lead that `grows` over the columns.
-        least: Smallest difference in points that counts as claimed; default: half of the printed gap.
+        least: Smallest lead in points that counts as claimed, 0 or more; default: half of the printed gap.
         margin: For `within`, in points.
         looks: Numbers of seeds after which it is decided, in the suite's order.
     """
@@ -48,7 +48,7 @@ class Claim(TomlTable):
     against: list[str] = Field(default=[])
     stage: str | None = None
     test: Test
-    least: float | None = None
+    least: float | None = Field(default=None, ge=0)
     margin: float | None = Field(default=None, gt=0)
     looks: list[int] = Field(default=[3, 5], min_length=1)
 
@@ -62,6 +62,8 @@ class Claim(TomlTable):
         if (self.margin is None) == (self.test == "within"):
             wanted = "needs a margin in points" if self.test == "within" else "is of test 'within' alone"
             raise fault(("margin",), wanted)
+        if self.least is not None and self.test == "within":
+            raise fault(("least",), "is of a lead, and 'within' claims none")
         if self.looks[0] < 2 or any(a >= b for a, b in pairwise(self.looks)):
             raise fault(("looks",), f"{self.looks} must increase from at least 2 seeds")
         for key in ("columns", "against"):

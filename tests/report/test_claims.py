@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from pflbench.report import claims
-from pflbench.report.claim_list import claims_line, commands, text
+from pflbench.report.claim_list import COLUMNS, claims_line, commands, text
 from pflbench.report.claims import Judged, judge, needed_runs, with_times
 from pflbench.report.reading import Shelf
 from pflbench.result import RunResult, Score
@@ -88,10 +89,9 @@ def test_a_run_that_failed_is_not_missing(monkeypatch: pytest.MonkeyPatch, tmp_p
     Store(tmp_path).write(RunResult(run, failure="diverged"))
     found = judged(monkeypatch, tmp_path, {("cafeme", "last"): OURS, ("ditto", "last"): THEIRS | {2: 99.0}})
     assert found.word == "undecided"
-    assert [(one.row, one.seeds) for one in found.paper.missing] == [
-        ("cafeme", (0, 1, 2, 3, 4)),
-        ("ditto", (0, 1, 2, 4)),
-    ]
+    assert [(one.row, one.seeds) for one in found.paper.missing] == [("cafeme", (0, 1, 2)), ("ditto", (0, 1, 2))], (
+        "the look at five seeds can never be made, so that it needs no runs"
+    )
     assert run not in needed_runs({"cafeme": [found]})["cafeme-table1"]
     assert "Failed, so that the seed is not compared: Ditto, RMNIST Shards, seed 3." in text(
         {"cafeme": [found]}, full=True
@@ -108,6 +108,20 @@ def test_the_opposite_in_the_last_ten_rounds_leaves_it_undecided(
     found = judged(monkeypatch, tmp_path, seeds)
     assert (found.word, found.paper.decision.word, found.paper.depends) == ("undecided", "holds", True)
     assert "depends on the rounds read" in text({"cafeme": [found]})
+    assert not found.paper.open, "no run can change it"
+
+
+@pytest.mark.parametrize("more", [{}, {3: 98.0, 4: 98.0}])
+def test_the_last_ten_rounds_are_those_of_the_seeds_that_were_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, more: dict[int, float]
+) -> None:
+    below = {0: 89.5, 1: 87.1, 2: 88.2, 3: 87.5, 4: 88.0}  # undecided after three seeds, below Ditto's after five
+    theirs = THEIRS | dict.fromkeys(more, 90.0)
+    seeds: Seeds = {
+        **{("cafeme", "last"): OURS | more, ("ditto", "last"): theirs},
+        **{("cafeme", "last-10"): {s: below[s] for s in theirs}, ("ditto", "last-10"): theirs},
+    }
+    assert judged(monkeypatch, tmp_path, seeds, least=0.1).word == "holds"
 
 
 @pytest.mark.parametrize("other", ["d1", "d2"])
@@ -129,6 +143,43 @@ def test_runs_that_mix_data_leave_it_undecided_with_the_reason(
     assert reason.startswith("MIXED DATA in RMNIST Shards: d1 in CAFeMe (seeds 0–2); d2 in Ditto (seeds 0–2)")
     assert "undecided, mixes data or versions" in " ".join(text({"cafeme": [found]}).split())
     assert f"Undecided, as compared runs differ: {reason}" in text({"cafeme": [found]}, full=True)
+
+
+def test_runs_that_the_decision_does_not_read_mix_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    table = expand(read("cafeme-table1"), columns=["rmnist-shards"])
+    for row, which, data in (("cafeme", range(3), "d1"), ("ditto", range(3), "d1"), ("cafeme", [3], "d2")):
+        for seed in which:
+            run = table.places[row, "rmnist-shards"].runs[seed]
+            score = Score("global", run.rounds, 0, 0, 1, 2, 0.0, 0.5)
+            Store(tmp_path).write(RunResult(run, (score,), {"data_hash": data}))
+    seeds: Seeds = {("cafeme", "last"): OURS | {3: 98.0}, ("ditto", "last"): THEIRS}
+    found = judged(monkeypatch, tmp_path, seeds)
+    assert (found.word, found.paper.mixed) == ("holds", ())
+    unclear = judged(monkeypatch, tmp_path, seeds | {("ditto", "last"): {0: 99.0, 1: 90.0, 2: 97.0}})
+    assert (unclear.paper.decision.word, len(unclear.paper.mixed)) == ("undecided", 1), "its fourth seed will be read"
+
+
+def test_a_comparison_has_the_interval_that_decides_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    later = {3: 10.0, 4: 10.0}
+    seeds: Seeds = {("cafeme", "last"): OURS | later, ("ditto", "last"): THEIRS | dict.fromkeys(later, 90.0)}
+    made = text({"cafeme": [judged(monkeypatch, tmp_path, seeds)]}, full=True)
+    assert "+7.93 points over 3 seeds, 97.5 % interval +7.19 to +8.68; claimed: at least +4.19" in made
+    assert "sign-flip p 0.250. Shown." in made, "later seeds are not read"
+    small = judged(monkeypatch, tmp_path, seeds, least=20.0, against=["ditto", "fedavg"])
+    assert small.word == "undecided"
+    assert "Shown, and smaller than printed." in text({"cafeme": [small]}, full=True)
+    contrary: Seeds = {("cafeme", "last"): THEIRS, ("ditto", "last"): OURS}
+    made = text({"cafeme": [judged(monkeypatch, tmp_path, contrary)]}, full=True)
+    assert "-8.68 to -7.19" in made and "Speaks against the claim." in made
+
+
+def test_what_is_decided_or_not_in_the_paper_misses_no_runs_in_csv(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seeds: Seeds = {("cafeme", "last"): {0: 90.0}, ("ditto", "last"): {0: 80.0}}
+    for changes, number in (({}, "10"), ({"row": "ditto", "against": ["cafeme"]}, "0")):  # the paper: CAFeMe is ahead
+        _, line = csv.reader(text({"a": [judged(monkeypatch, tmp_path, seeds, **changes)]}, "csv").splitlines())
+        assert line[COLUMNS.index("missing_runs")] == number
 
 
 def test_missing_runs_cost_what_finished_ones_took_or_what_is_measured(

@@ -48,7 +48,7 @@ def claim(word: Word, text: str = "FedAvg is ahead.", missing: tuple[Missing, ..
         **{"id": "a", "text": text, "source": "Table 1", "suite": "demo", "columns": ["digits-a"]},
         **{"row": "fedavg", "against": ["fedavg-ft"], "test": "better"},
     }
-    side = Side("demo", "paper", Decision(word, 3), {}, (), (), (), (0, 1, 2), missing)
+    side = Side("demo", "paper", Decision(word, 3), {}, (), (), (), (0, 1, 2), (3,), missing)
     return Judged(Claim.model_validate(entry), side)
 
 

@@ -74,6 +74,8 @@ def test_slope_is_that_of_least_squares() -> None:
         ('row = "cafeme"\nagainst = ["cafeme"]\ntest = "better"\n', "against"),
         ('row = "cafeme"\nagainst = ["ditto"]\ntest = "within"\n', "margin"),
         ('row = "cafeme"\nagainst = ["ditto"]\ntest = "better"\nmargin = 1.0\n', "margin"),
+        ('row = "cafeme"\nagainst = ["ditto"]\ntest = "better"\nleast = -1.0\n', "least"),
+        ('row = "cafeme"\nagainst = ["ditto"]\ntest = "within"\nmargin = 1.0\nleast = 1.0\n', "least"),
         ('row = "cafeme"\nagainst = ["ditto"]\ntest = "better"\nlooks = [5, 3]\n', "looks"),
         ('row = "cafeme"\nagainst = ["ditto"]\ntest = "best"\n', "test"),
         ('row = "cafeme"\nrival = ["ditto"]\ntest = "better"\n', "rival"),
