@@ -227,8 +227,8 @@ def _side(
     settled = decision.word not in ("undecided", "not run")
     last = seeds[: looks[-1]]
     read = [decision.shown.get(i, decision.seeds if settled else looks[-1]) for i in range(len(compared))]
-    open_ = [0 if i in decision.shown else _last_look(one, seeds, looks, shelf) for i, one in enumerate(compared)]
-    used, wanted = ({place: seeds[:n] for place, n in _by_cell(compared, numbers).items()} for numbers in (read, open_))
+    further = [0 if i in decision.shown else _last_look(one, seeds, looks, shelf) for i, one in enumerate(compared)]
+    used, wanted = ({place: seeds[:n] for place, n in _by_cell(compared, numbers).items()} for numbers in (read, further))
     return Side(
         suite=of.suite,
         profile=of.profile,
