@@ -224,11 +224,8 @@ def _side(
     looks = [n for n in claim.looks if n <= len(seeds)] or claim.looks[:1]
     found, recent = ([_differences(one, seeds, shelf, read_as) for one in compared] for read_as in ("last", "last-10"))
     decision = decide(found, bounds, looks)
-    settled = decision.word not in ("undecided", "not run")
+    used, wanted = _seeds(compared, decision, seeds, looks, shelf)
     last = seeds[: looks[-1]]
-    read = [decision.shown.get(i, decision.seeds if settled else looks[-1]) for i in range(len(compared))]
-    further = [0 if i in decision.shown else _last_look(one, seeds, looks, shelf) for i, one in enumerate(compared)]
-    used, wanted = ({place: seeds[:n] for place, n in _by_cell(compared, numbers).items()} for numbers in (read, further))
     return Side(
         suite=of.suite,
         profile=of.profile,
@@ -246,6 +243,17 @@ def _side(
         depends=_opposite(decision, decide(_as_read(recent, decision), bounds, looks)),
         apart=tuple(_apart(cells.values(), of, shelf)),
     )
+
+
+def _seeds(
+    compared: Sequence[RivalComparison], decision: Decision, seeds: Sequence[int], looks: Sequence[int], shelf: Shelf
+) -> tuple[dict[Place, Sequence[int]], dict[Place, Sequence[int]]]:
+    """For each cell the seeds that the decision reads, or still may, and those that looks still to be made need."""
+    settled = decision.word not in ("undecided", "not run")
+    read = [decision.shown.get(i, decision.seeds if settled else looks[-1]) for i in range(len(compared))]
+    further = [0 if i in decision.shown else _last_look(one, seeds, looks, shelf) for i, one in enumerate(compared)]
+    used, wanted = ({place: seeds[:n] for place, n in _by_cell(compared, each).items()} for each in (read, further))
+    return used, wanted
 
 
 def _last_look(one: RivalComparison, seeds: Sequence[int], looks: Sequence[int], shelf: Shelf) -> int:

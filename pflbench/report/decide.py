@@ -79,10 +79,7 @@ def decide(
     Raises:
         ValueError: There is no comparison, or the looks do not increase from 2.
     """
-    if not differences or len(differences) != len(bounds):
-        raise ValueError("A claim needs at least one comparison, each with its bounds.")
-    if not looks or looks[0] < 2 or any(a >= b for a, b in pairwise(looks)):
-        raise ValueError(f"The looks {list(looks)} do not increase from 2 seeds.")
+    _check(differences, bounds, looks)
     complete = 0
     shown: dict[int, int] = {}
     small: frozenset[int] = frozenset()
@@ -101,8 +98,15 @@ def decide(
             return Decision("holds, smaller than printed" if small else "holds", n, shown=shown, small=small)
     if all(value is None for one in differences for value in one):
         return Decision("not run")
-    leads = [differences[i] for i, bound in enumerate(bounds) if i not in shown and bound.margin is None]
-    return Decision("undecided", complete, detectable=_detectable(leads, looks), shown=shown, small=small)
+    waiting = {i: one for i, one in enumerate(differences) if i not in shown}
+    return Decision("undecided", complete, detectable=_detectable(waiting, bounds, looks), shown=shown, small=small)
+
+
+def _check(differences: Sequence[Sequence[float | None]], bounds: Sequence[Hypotheses], looks: Sequence[int]) -> None:
+    if not differences or len(differences) != len(bounds):
+        raise ValueError("A claim needs at least one comparison, each with its bounds.")
+    if not looks or looks[0] < 2 or any(a >= b for a, b in pairwise(looks)):
+        raise ValueError(f"The looks {list(looks)} do not increase from 2 seeds.")
 
 
 class _Look(NamedTuple):
@@ -158,12 +162,14 @@ def _p(distance: Floats, error: Floats, n: int) -> Floats:
     return np.asarray(np.where(np.isinf(t), (t < 0).astype(float), stdtr(n - 1, -t)))
 
 
-def _detectable(differences: Sequence[Sequence[float | None]], looks: Sequence[int]) -> float | None:
-    """The largest over comparisons of the smallest difference that the last look would show; None below two seeds."""
+def _detectable(
+    waiting: Mapping[int, Sequence[float | None]], bounds: Sequence[Hypotheses], looks: Sequence[int]
+) -> float | None:
+    """The largest over leads of the smallest difference that the last look would show; None below two seeds."""
     level = 1 - 2 * ERROR / len(looks)
     found = []
-    for one in differences:
+    for i, one in waiting.items():
         values = [value for value in one if value is not None]
-        if len(values) > 1:
+        if len(values) > 1 and bounds[i].margin is None:
             found.append(smallest_detectable(float(np.std(values, ddof=1)), looks[-1], level=level))
     return max((one for one in found if one is not None), default=None)

@@ -106,7 +106,9 @@ def test_it_opens_on_what_holds_of_each_paper(opened: Any) -> None:
 
 def test_a_forest_stands_beside_the_table(opened: Any) -> None:
     hidden = [
-        f"column=fashion-mnist-{clients}/{stage}" for clients in (50, 200) for stage in ("personalized", "global")
+        f"column={data}-{clients}/{stage}"
+        for data, clients in (("fashion-mnist", 50), ("fashion-mnist", 200), ("cifar10", 100), ("cifar10", 200))
+        for stage in ("personalized", "global")
     ]
     page = opened("&".join((f"table={TABLE}", *hidden)))
     forest = sheet(page).locator(".forest")

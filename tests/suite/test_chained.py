@@ -142,7 +142,7 @@ def test_a_chained_run_is_stored_told_and_counted(tmp_path: Path, monkeypatch: p
     store, heard = Store(tmp_path), list[int]()
     place = Environment(tmp_path, tmp_path, evaluate_every=1)
     (done,) = run_task(Task((spec,)), place, heard.append)
-    assert (done.status, heard) == ("done", [1, 2])
+    assert (done.status, heard) == ("done", [0, 1, 2])
     result = store.read(spec.id)
     assert result.spec == spec and {score.round for score in result.scores} == {1}
     (before,) = result.provenance["before"]
