@@ -4,8 +4,8 @@ A claim makes one or more comparisons: row minus rival in one column, seed by se
 decides at each look, with its share of `ERROR` on one side (Bonferroni). A comparison is shown if it rejects "not
 better" at one look; later seeds of it are not read. A claim holds if every comparison is shown, each at whichever look
 (an intersection-union test, which needs no correction: a claim with a wrong comparison holds only if that one is
-shown). It does not hold if a comparison that is not shown rejects the opposite, or that it is as large as claimed,
-corrected by Holm over all comparisons of the claim. So the word depends on no run that the rule does not read.
+shown). It does not hold if a comparison that is not shown is significant for the opposite, or for being smaller than
+claimed, corrected by Holm over all comparisons of the claim. So no further run changes a word that is decided.
 """
 
 from __future__ import annotations
