@@ -108,7 +108,7 @@ def needs(side: Side, *, columns: bool = False) -> str:
     if not side.open:
         return NONE
     seeds = sorted({seed for one in side.missing for seed in one.seeds})
-    said = [count(sum(len(one.seeds) for one in side.missing), "run")]
+    said = [count(len(side.runs), "run")]
     if columns or side.word == "undecided":
         said.append(f"{'seeds' if len(seeds) > 1 else 'seed'} {ranges(seeds)}")
     if columns:
@@ -202,7 +202,7 @@ def commands(side: Side) -> list[str]:
 def fields(paper: str, one: Judged) -> tuple[object, ...]:
     """Values of `COLUMNS` for a claim."""
     side, equal = one.paper, one.equal
-    lacks = sum(len(missing.seeds) for missing in side.missing), side.hours
+    lacks = len(side.runs), side.hours
     return (
         *(paper, one.claim.id, one.claim.source, side.suite, side.profile, one.word, side.decision.seeds),
         *(

@@ -30,13 +30,15 @@ HALF = 0.5
 
 @dataclass(frozen=True)
 class Missing:
-    """Runs that a claim still needs: row, column, seeds, and their cost in core-hours (None: unknown)."""
+    """What a claim still needs of a cell: seeds, and core-seconds of each run that is not done (None: unknown).
+
+    Rows such as IFCA and IFCA-FT share runs.
+    """
 
     row: str
     column: str
     seeds: tuple[int, ...]
-    hours: float | None
-    runs: tuple[RunSpec, ...] = ()
+    runs: Mapping[RunSpec, float | None]
 
 
 @dataclass(frozen=True)
@@ -96,10 +98,16 @@ class Side:
         return self.decision.word in ("undecided", "not run") and bool(self.missing)
 
     @property
+    def runs(self) -> dict[RunSpec, float | None]:
+        """The missing runs, each once, and their core-seconds; None: unknown."""
+        return {run: seconds for one in self.missing for run, seconds in one.runs.items()}
+
+    @property
     def hours(self) -> float | None:
         """Core-hours of the missing runs; None where one of them is unknown."""
-        found = [one.hours for one in self.missing]
-        return sum(one for one in found if one is not None) if None not in found else None
+        found = list(self.runs.values())
+        known = [one for one in found if one is not None]
+        return sum(known) / 3600 if len(known) == len(found) else None
 
 
 @dataclass(frozen=True)
@@ -349,9 +357,9 @@ def _missing(cell: Cell, seeds: Sequence[int], shelf: Shelf) -> Missing | None:
     if not absent:
         return None
     each = [seconds for one in done.values() if (seconds := core_seconds(one.provenance))]
-    hours = len(absent) * sum(each) / len(each) / 3600 if each else None
-    todo = tuple(run for runs in absent for run in runs if run not in settled)
-    return Missing(cell.row.id, cell.column.id, tuple(runs[0].seed for runs in absent), hours, todo)
+    mean = sum(each) / len(each) if each else None
+    todo = {run: mean for runs in absent for run in runs if run not in settled}
+    return Missing(cell.row.id, cell.column.id, tuple(runs[0].seed for runs in absent), todo)
 
 
 def _failed(cell: Cell, seeds: Sequence[int], shelf: Shelf) -> Iterator[str]:
@@ -366,7 +374,7 @@ def needed_runs(papers: Mapping[str, Sequence[Judged]]) -> dict[str, list[RunSpe
     for one in (one for judged in papers.values() for one in judged if not one.contrary):
         for suite, side in ((one.claim.suite, one.paper), (one.claim.equal, one.equal)):
             if suite and side and side.open:
-                found.setdefault(suite, {}).update((run, None) for missing in side.missing for run in missing.runs)
+                found.setdefault(suite, {}).update(dict.fromkeys(side.runs))
     return {suite: list(runs) for suite, runs in found.items()}
 
 
@@ -376,11 +384,7 @@ def with_times(
     """The claims with core-hours of missing runs from these seconds of each run; None: unknown."""
 
     def missing(one: Missing) -> Missing:
-        if seconds.keys().isdisjoint(one.runs):
-            return one
-        each = [seconds.get(run) for run in one.runs]
-        known = [value for value in each if value is not None]
-        return replace(one, hours=sum(known) / 3600 if len(known) == len(each) else None)
+        return replace(one, runs={run: seconds.get(run, known) for run, known in one.runs.items()})
 
     def side(one: Side) -> Side:
         return replace(one, missing=tuple(map(missing, one.missing)))

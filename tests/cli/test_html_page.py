@@ -105,8 +105,10 @@ def test_it_opens_on_what_holds_of_each_paper(opened: Any) -> None:
 
 
 def test_a_forest_stands_beside_the_table(opened: Any) -> None:
-    others = {f"{data}-{clients}" for data in ("fashion-mnist", "cifar10") for clients in (50, 100, 200)} - {"fashion-mnist-100"}
-    hidden = [f"column={column}/{stage}" for column in sorted(others) for stage in ("personalized", "global")]
+    others = sorted(
+        {f"{data}-{n}" for data in ("fashion-mnist", "cifar10") for n in (50, 100, 200)} - {"fashion-mnist-100"}
+    )
+    hidden = [f"column={column}/{stage}" for column in others for stage in ("personalized", "global")]
     page = opened("&".join((f"table={TABLE}", *hidden)))
     forest = sheet(page).locator(".forest")
     facet = forest.locator("figure", has_text="100 Clients PM").first

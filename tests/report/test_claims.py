@@ -192,7 +192,8 @@ def test_missing_runs_cost_what_finished_ones_took_or_what_is_measured(
         told = {"wall_seconds": seconds or 9.0, "peak_device_memory": None if seconds else 2**30}  # Ditto's on a GPU
         Store(tmp_path).write(RunResult(run, (score,), told))
     found = judged(monkeypatch, tmp_path, {("cafeme", "last"): {0: 90.0}, ("ditto", "last"): {0: 80.0}})
-    assert [(one.seeds, one.hours) for one in found.paper.missing] == [((1, 2, 3, 4), 8.0), ((1, 2, 3, 4), None)]
+    assert [one.seeds for one in found.paper.missing] == [(1, 2, 3, 4)] * 2
+    assert [{*one.runs.values()} for one in found.paper.missing] == [{7200.0}, {None}]
     assert found.paper.hours is None and "8 runs, seeds 1–4" in " ".join(text({"a": [found]}).split())
     needed = needed_runs({"a": [found]})
     assert {suite: len(runs) for suite, runs in needed.items()} == {"cafeme-table1": 8}
@@ -200,8 +201,21 @@ def test_missing_runs_cost_what_finished_ones_took_or_what_is_measured(
     assert timed.paper.hours == 4.0 and "Missing: 8 runs, seeds 1–4, in rmnist-shards, 4.0 core-hours." in text(
         {"a": [timed]}, full=True
     )
-    (unknown,) = with_times({"a": [found]}, {needed["cafeme-table1"][0]: None})["a"]
-    assert unknown.paper.missing[0].hours is None and unknown.paper.missing[1] == found.paper.missing[1]
+    (unknown,) = with_times({"a": [timed]}, {needed["cafeme-table1"][0]: None})["a"]
+    assert unknown.paper.hours is None and unknown.paper.missing[1] == timed.paper.missing[1]
+
+
+def test_a_run_that_fills_two_rows_is_missing_once_and_a_seed_of_many_runs_often(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made: Seeds = {("cafeme", "last"): OURS}
+    found = judged(monkeypatch, tmp_path, made, against=["ifca", "ifca-ft"]).paper  # which score one training
+    assert [len(one.runs) for one in found.missing if one.row != "cafeme"] == [5, 5]
+    assert {one.method.name for one in found.runs} == {"cafeme", "ifca"} and len(found.runs) == 10
+    table = expand(read("pfedvem-table1"), columns=["fashion-mnist-50"])
+    (cell,) = (one for one in table.cells if one.row.id == "local")
+    lacks = claims._missing(cell, [42], Shelf(Store(tmp_path)))
+    assert lacks and lacks.seeds == (42,) and len(lacks.runs) == 12, "six grid points, each with and without a tenth"
 
 
 def test_the_list_fits_80_columns_with_ids_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
