@@ -89,7 +89,7 @@ def test_a_card_counts_cells_verdicts_and_claims(build: Build, store: Store) -> 
     for seed, alpha in ((0, 0.3), (1, 0.3), (2, 0.3), (0, 5.0), (1, 5.0)):
         store.write(build.result(build.spec(seed, alpha=alpha), 0.2 + seed / 10, (0.6, 0.7)))
     made = sheet(build.table(references=PRINTED, spread=FIVE), store)
-    missing = (Missing("fedavg", "digits-a", (3, 4), 2.0),)
+    missing = (Missing("fedavg", "digits-a", (3, 4), {build.spec(seed): 3600.0 for seed in (3, 4)}),)
     judged = [claim("not run"), claim("undecided", missing=missing), claim("holds"), claim("does not hold")]
     (card,) = cards([made], {made.paper: judged})
     assert (card.title, card.link) == ("Demo", "https://arxiv.org/abs/0000.00000")
