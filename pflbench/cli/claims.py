@@ -41,8 +41,8 @@ def claims(
     """Decide the papers' claims from stored runs, under each paper's protocol and on equal terms.
 
     A claim compares a row with rivals, seed by seed, after three and after five seeds. It holds if every comparison
-    shows the claimed sign. It does not hold if one shows the opposite, or less than half of the printed gap without
-    showing the sign. Else it is undecided. Trains nothing; --plan trains for seconds what it measures.
+    shows the claimed sign. It does not hold if one shows the opposite sign, or without the claimed one a difference of
+    less than half of the printed gap. Else it is undecided. Trains nothing; --plan trains for seconds what it measures.
     """
     from pflbench.errors import unknown
     from pflbench.report.claim_list import FORMATS, text

@@ -182,12 +182,13 @@ def _with_peak(value: CellValue, results: Sequence[RunResult], reading: Reading,
     other = other_readings(results, reading)
     numbers = {**value.seeds, **(other.best if other else {})}
     best = settle(value, {seed: np.array([numbers[seed]]) for seed in value.seeds}, table)
-    lead = None
+    lead, at, scored = None, None, (1, 1)
     if other:
+        at, (few, most) = float(np.median([*other.at.values()])), other.scored
+        scored = (1 if other.alone else few, most)
         above = {seed: np.array([other.best[seed] - other.last[seed]]) for seed in other.best}
         lead = settle(replace(value, reference=None), above, table)
-    peak = Peak(best, lead, *((other.scored, float(np.median([*other.at.values()]))) if other else ((1, 1), None)))
-    return replace(value, peak=peak, gap=other, verdict=best.verdict)
+    return replace(value, peak=Peak(best, lead, scored, at), gap=other, verdict=best.verdict)
 
 
 def settle(

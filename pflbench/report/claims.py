@@ -370,11 +370,11 @@ def _failed(cell: Cell, seeds: Sequence[int], shelf: Shelf) -> Iterator[str]:
 
 def needed_runs(papers: Mapping[str, Sequence[Judged]]) -> dict[str, list[RunSpec]]:
     """Missing runs of open claims by the suite as a claim names it, each run once."""
-    found: dict[str, dict[RunSpec, None]] = {}
+    found: dict[str, dict[RunSpec, float | None]] = {}
     for one in (one for judged in papers.values() for one in judged if not one.contrary):
         for suite, side in ((one.claim.suite, one.paper), (one.claim.equal, one.equal)):
             if suite and side and side.open:
-                found.setdefault(suite, {}).update(dict.fromkeys(side.runs))
+                found.setdefault(suite, {}).update(side.runs)
     return {suite: list(runs) for suite, runs in found.items()}
 
 

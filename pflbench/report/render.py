@@ -189,7 +189,6 @@ def _peak(value: CellValue) -> Sequence[object]:
     if value.peak is None:
         return (None,) * len(PEAK_COLUMNS)
     best, lead, (few, most), at = value.peak
-    few = 1 if value.gap and value.gap.alone else few
     leads = (_short(lead.mean), _short(lead.std)) if lead else (None, None)
     return _short(best.mean), _short(best.std), *leads, f"{few}-{most}" if few < most else few, at
 

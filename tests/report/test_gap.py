@@ -190,6 +190,7 @@ def test_a_last_round_that_was_scored_alone_is_its_best(build: Build, store: Sto
     value = cell(made)
     assert value.peak.best.seeds == {0: pytest.approx(70), 1: pytest.approx(60), 2: pytest.approx(50)}
     assert value.peak.lead.seeds == {0: pytest.approx(20), 2: pytest.approx(0)}
+    assert value.peak.scored == (1, 2)
     assert any("Scored in one round only, which is read: FedAvg (Digits Dir 0.3, seed 1)." in w for w in made.warnings)
     names, values = (one.split(",") for one in render(made, "csv").splitlines())
     assert dict(zip(names, values, strict=True))["scored_rounds"] == "1-2"
