@@ -198,8 +198,8 @@ def _stage(cell: Cell, run: RunSpec, stages: Sequence[Shown]) -> Shown:
 
 
 def _differing(specs: Sequence[RunSpec]) -> list[str]:
-    """The hyperparameters in which these trials differ."""
-    keys = [*specs[0].method.hyper, "finetune.lr"]
+    """The hyperparameters in which these trials differ; one that some leave to the suite, such as `batch`, counts."""
+    keys = [*dict.fromkeys(key for spec in specs for key in spec.method.hyper), "finetune.lr"]
     return [key for key in keys if len({str(_used(spec, key)) for spec in specs}) > 1]
 
 

@@ -244,6 +244,23 @@ def test_a_tuned_value_that_is_the_suites_is_known_as_chosen(cli, suite, folder:
     )
 
 
+@pytest.mark.parametrize("batch", [2, 3, 5])  # which trial is read first depends on their ids
+def test_trials_show_a_batch_size_that_some_left_to_the_suite(cli, suite, folder: Path, batch: int) -> None:
+    was = "fedavg = { epochs = 1, lr = 0.05 }"
+    path = suite(SUITE.replace(was, "fedavg = { epochs = 1, lr = 0.1 }"))
+    for grid in (["lr=0.02,0.05,0.1,0.2"], ["lr=0.05", f"batch={batch}"]):
+        (search,) = searches(load(str(path)), "fedavg", columns=["shards"], grid=grid)
+        for trial in search.trials:
+            Store(folder / "results").write(RunResult(trial.run, (Score("global", 2, 0, 59, 5, 10, 1.0, 0.5),)))
+    tuned = f"{{ value = 0.05, source = 'tuned' }}, batch = {{ value = {batch}, source = 'tuned' }}"
+    path.write_text(SUITE.replace(was, f"fedavg = {{ epochs = 1, lr = {tuned} }}"))
+    told = part(cli("explain", "tiny.toml", "fedavg", "shards", "--no-data").out, "Trials behind what is tuned")
+    before, *more = told.split("<- used here")
+    values = before.split("%")[-1]
+    assert f"batch = {batch}" in values and "lr = 0.05" in values
+    assert len(more) == 1 and told.count("batch = 10") == 4
+
+
 def test_trials_are_ranked_by_the_scored_rounds_that_chose(cli, folder: Path) -> None:
     """Rounds of three trials: lr 0.05 was chosen by the last ten, 0.1 ends higher, and 0.2 was scored once."""
     tuned = 'fedavg = { epochs = 1, lr = { value = 0.05, source = "tuned" } }'
