@@ -60,11 +60,18 @@ def merged(old: Raw, new: Mapping[str, Any]) -> Raw:
     """`old` with `new` over it: tables merge, all else is replaced."""
     result = dict(old)
     for key, value in new.items():
-        # A table that names a thing or gives a value is a new thing; mixing in the old one's options would be wrong.
-        whole = not isinstance(value, dict) or "name" in value or "value" in value
-        mixes = not whole and isinstance(result.get(key), dict)
-        result[key] = merged(result[key], value) if mixes else value
+        before = result.get(key)
+        mixes = isinstance(value, dict) and isinstance(before, dict) and not _replaces(key, value, before)
+        result[key] = merged(before, value) if mixes else value
     return result
+
+
+def _replaces(key: str, new: Raw, old: Raw) -> bool:
+    """True for a dataset or partition with a name, and for `{value[, source]}` over another value."""
+    if key in ("dataset", "partition") and "name" in new:
+        return True
+    # Beside other keys, `value` is a hyperparameter's name.
+    return "value" in new and new.keys() <= {"value", "source"} and old.keys() <= {"value", "source", "like"}
 
 
 def extended_file(raw: Mapping[str, Any], path: Path, shipped: Mapping[str, Path]) -> Path | None:

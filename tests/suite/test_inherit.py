@@ -128,6 +128,32 @@ def test_a_name_or_a_value_begins_anew(tmp_path: Path) -> None:
     assert loaded(tmp_path, table).runs[0].dataset.options == {"size": 28, "rotations": 5, "degrees": 20.0}
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ({"lr": 0.1, "value": 1}, {"value": 2}, {"lr": 0.1, "value": 2}),
+        ({"lr": 0.1, "name": "a"}, {"name": "b"}, {"lr": 0.1, "name": "b"}),
+        ({"lr": 0.1}, {"lr": 0.2, "value": 2}, {"lr": 0.2, "value": 2}),
+        ({"value": 1, "source": "paper"}, {"value": 2}, {"value": 2}),
+        ({"like": "row.lr", "source": "paper"}, {"value": 2, "source": "code"}, {"value": 2, "source": "code"}),
+        (1, {"value": 2, "source": "code"}, {"value": 2, "source": "code"}),
+        (
+            {"value": 1, "lr": 0.1},
+            {"value": {"value": 2, "source": "code"}},
+            {"value": {"value": 2, "source": "code"}, "lr": 0.1},
+        ),
+    ],
+)
+def test_value_and_name_may_be_hyperparameters(old: Any, new: Any, expected: Any) -> None:
+    assert merged({"mine": old}, {"mine": new}) == {"mine": expected}
+
+
+@pytest.mark.parametrize("key", ["dataset", "partition"])
+def test_a_dataset_with_a_name_replaces_the_same_one(key: str) -> None:
+    assert merged({key: {"name": "a", "x": 1}}, {key: {"name": "a"}}) == {key: {"name": "a"}}
+    assert merged({key: {"name": "a", "x": 1}}, {key: {"x": 2}}) == {key: {"name": "a", "x": 2}}
+
+
 def test_like_reaches_through_columns_of_the_file_and_of_the_other(tmp_path: Path) -> None:
     base = raw()
     base["profile"]["smoke"]["column"] = {"*": {"rounds": 1}, "b": {"rounds": 2, "batch": 7}}
