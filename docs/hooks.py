@@ -25,7 +25,7 @@ from results_table import PICTURES, pictures, pictures_page
 from suite_pages import REPOSITORY, suite_pages
 
 from pflbench.names import BUILT_IN, split_reference
-from pflbench.suite.load import available
+from pflbench.suite.load import available, folder
 
 PAPERS = {"cafeme": "CAFeMe", "fedec": "FedEC", "pfedvem": "pFedVEM", "pfllib": "PFLlib", "meta": "Meta-learning"}
 """Headings of the suites in the navigation, by the first word of their names."""
@@ -40,7 +40,9 @@ def generated() -> Mapping[str, str]:
 
 def made_from() -> dict[str, str]:
     """Generated pages by the file of the repository that they are made from; both paths from the repository's top."""
-    suites = {f"benchmarks/{path.parent.name}/{path.name}": f"suites/{name}" for name, path in available().items()}
+    suites = {
+        f"benchmarks/{path.relative_to(folder()).as_posix()}": f"suites/{name}" for name, path in available().items()
+    }
     methods = {
         f"{split_reference(reference)[0].replace('.', '/')}.py": f"methods/{name}"
         for name, reference in reversed(BUILT_IN["methods"].items())

@@ -21,7 +21,7 @@ from pflbench.store import Store, Stored
 from pflbench.suite.cells import Expansion, TableRow
 from pflbench.suite.document import Suite
 from pflbench.suite.expand import expand
-from pflbench.suite.load import available, load
+from pflbench.suite.load import available, folder, load
 from pflbench.suite.sources import KNOWN
 from pflbench.units import duration, seed_text
 
@@ -83,14 +83,14 @@ class About:
 
     def _about(self) -> str:
         """Kind, paper and file of the suite."""
-        document, folder = self.suite.document(), self.suite.path.parent.name
+        document, of = self.suite.document(), self.name.partition("-")[0]
         kind = "a figure" if document.figure else "a table of statistics" if document.statistics else "a table"
         paper = document.suite.paper
         about = f"For readers who check or rerun `{self.name}`, {kind}"
-        if (ROOT / "docs" / "papers" / f"{folder}.md").exists():
+        if (ROOT / "docs" / "papers" / f"{of}.md").exists():
             title = document.suite.title.partition(",")[0]
-            about += f" of [{title}](../papers/{folder}.md)" + (f" ({paper})" if paper != "none" else "")
-        file = f"{self.suite.path.parent.name}/{self.suite.path.name}"
+            about += f" of [{title}](../papers/{of}.md)" + (f" ({paper})" if paper != "none" else "")
+        file = self.suite.path.relative_to(folder()).as_posix()
         about += f". The page is made from [the suite's file]({REPOSITORY}benchmarks/{file})"
         base = document.suite.extends
         if base is not None:

@@ -203,7 +203,7 @@ def recomputed(line: pd.Series, runs: dict[str, pd.DataFrame], rule: dict[str, A
 
 def mismatches(report: Path, results: Path = ROOT / "results", benchmarks: Path = ROOT / "benchmarks") -> Iterator[str]:
     """What the report says otherwise, a sentence for each field of each line."""
-    suites = [path for path in benchmarks.glob("*/*.toml") if path.name != "claims.toml"]
+    suites = [path for path in benchmarks.rglob("*.toml") if path.name != "claims.toml"]
     files = {re.search(r'^name = "(.*)"', path.read_text(), re.M)[1]: path for path in suites}  # type: ignore[index]
     suites, runs = {name: suite_file(path) for name, path in files.items()}, packed(results)
     empty = dict.fromkeys((*NUMBERS, *PRINTED), "")

@@ -43,15 +43,24 @@ def required(suites: Sequence[str]) -> Sequence[str]:
 
 
 def available() -> dict[str, Path]:
-    """Every suite that comes with pflbench: `cafeme/table1.toml` is `cafeme-table1`."""
+    """Every suite that comes with pflbench: `cafeme/table1.toml` is `cafeme-table1`.
+
+    A file in a folder `variants` is named as if it were beside that folder.
+    """
     return dict(_shipped(folder()))
+
+
+def is_variant(path: Path) -> bool:
+    """True for a suite that tries other readings of a paper's table."""
+    return path.parent.name == "variants"
 
 
 @cache
 def _shipped(root: Path) -> dict[str, Path]:
     # The suites that come with pflbench stay the same files while it runs.
-    files = sorted(path for path in root.rglob("*.toml") if path.name != "claims.toml")
-    return {"-".join(path.relative_to(root).with_suffix("").parts): path for path in files}
+    files = [path for path in root.rglob("*.toml") if path.name != "claims.toml"]
+    parts = {path: [part for part in path.relative_to(root).parts if part != "variants"] for path in files}
+    return {"-".join(parts[path]).removesuffix(".toml"): path for path in sorted(files, key=lambda path: parts[path])}
 
 
 def figures() -> dict[str, Path]:

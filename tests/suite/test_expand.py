@@ -327,3 +327,19 @@ def test_a_built_in_method_that_is_no_row_is_a_guest_like_a_users(table1: Suite)
     assert (row.method, row.title, row.stages) == ("fedprox", "fedprox", ("finetuned",))
     with pytest.raises(UsageError, match="Unknown method 'fedproxx'"):
         expand(table1, methods=["fedproxx"])
+
+
+def test_a_columns_seeds_stand_in_place_of_the_suites() -> None:
+    table = raw()
+    table["column"][1]["seeds"] = [0, 5, 7]
+
+    def found(profile: str = "paper", **part: Any) -> dict[str, list[int]]:
+        made = expand(parse(table, Path("tiny.toml")), profile=profile, **part)
+        assert made.seeds == tuple(dict.fromkeys(run.seed for cell in made.cells for run in cell.runs))
+        return {cell.column.id: [run.seed for run in cell.runs] for cell in made.cells}
+
+    assert found() == {"a": [0, 1], "b": [0, 5, 7]}
+    assert found(seeds=[3]) == {"a": [3], "b": [3]}
+    assert found("smoke") == {"a": [0], "b": [0]}
+    table["profile"]["smoke"]["column"]["b"]["seeds"] = [5]
+    assert found("smoke") == {"a": [0], "b": [5]}
