@@ -139,7 +139,6 @@ def table(
     part: Selection,
     results: Where = "results",
     *,
-    spread: bool | None = None,
     read: ReadAs = "last",
     versus: str | None = None,
     fairness: bool = False,
@@ -151,7 +150,6 @@ def table(
     Args:
         part: One suite; without a profile, the paper's. The selection's methods choose among the rows.
         results: The results folder.
-        spread: Whether the spread over seeds stands behind each number; None: as the paper prints it.
         read: In which of the rounds that runs were scored in it is read: "last" (those that the suite names), "last-10"
             (the mean over the last ten), or "best" (each run's best one, which is optimistic).
         versus: The row, or a method that one row shows, that all others are held against, paired seed by seed.
@@ -170,7 +168,7 @@ def table(
         raise UsageError(f"One table at a time, not {' and '.join(part.suites)}.")
     store = ShownStore(Path(results), packaged=packaged)
     own, whole = readable(store, data_dir), part.but(profile=part.profile or "paper")
-    how: dict[str, Any] = {"spread": spread, "read_as": read, "versus": versus}
+    how: dict[str, Any] = {"read_as": read, "versus": versus}
     (table,) = reported(whole, store, own, over_clients=fairness, **how).tables
     if not table.has_results and not any(
         one.has_results for one in reported(whole.but(methods=None), store, own).tables
@@ -408,14 +406,13 @@ class FinishedTable:
         """As `pflbench report --format markdown` prints it."""
         return self._as("markdown")
 
-    def to_latex(self, caption: str | None = None, *, bare: bool = False) -> str:
+    def to_latex(self, caption: str | None = None) -> str:
         """As `pflbench report --format latex` prints it: to be read in by a paper's source.
 
         Args:
             caption: Instead of the title and the seeds.
-            bare: The tabular alone.
         """
-        return self._as("latex", caption=caption, bare=bare)
+        return self._as("latex", caption=caption)
 
     def to_html(self) -> str:
         """As `pflbench report --format html` prints it: a page of its own, to be opened in a browser."""

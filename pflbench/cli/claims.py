@@ -32,7 +32,10 @@ def claims(
         bool,
         option("--plan", help="Measure core-hours of missing runs that finished runs do not tell, as `plan` does."),
     ] = False,
-    format_: Annotated[str, option("--format", help="terminal, markdown, or csv (a line per claim).")] = "terminal",
+    format_: Annotated[
+        str | None,
+        option("--format", help="terminal, markdown, or csv (a line per claim). Default: by the suffix of -o."),
+    ] = None,
     output: Annotated[Path | None, option("--output", "-o", help="Write to this file.")] = None,
     packaged: options.Packaged = True,
     results: options.Results = options.DEFAULT_RESULTS,
@@ -44,21 +47,19 @@ def claims(
     shows the claimed sign. It does not hold if one shows the opposite sign, or without the claimed one a difference of
     less than half of the printed gap. Else it is undecided. Trains nothing; --plan trains for seconds what it measures.
     """
-    from pflbench.errors import unknown
     from pflbench.report.claim_list import FORMATS, text
     from pflbench.report.claims import judged
     from pflbench.report.reading import readable
     from pflbench.store.shown import ShownStore
 
-    if format_ not in FORMATS:
-        raise unknown("format", format_, FORMATS)
+    format = common.format_of(format_, output, FORMATS)
     store = ShownStore(results, packaged=packaged)
     own = readable(store, data_dir)
     found = judged(which or [], store, own, profile)
     if plan:
         found = _measured(found, store, own, profile, data_root(data_dir))
     detailed = full or any(one not in found and not one.endswith(".toml") for one in which or [])
-    common.put(text(found, format_, full=detailed), output)
+    common.put(text(found, format, full=detailed), output)
     return 0
 
 

@@ -6,9 +6,9 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from pflbench.errors import UsageError
+from pflbench.errors import UsageError, unknown
 from pflbench.output import plain, requested
 from pflbench.spec import RunSpec
 from pflbench.store import Store
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pflbench.report.stored import Listed
     from pflbench.store.packing import Packed
 
+F = TypeVar("F", bound=str)
 show_tracebacks = False  # --debug
 VARIABLES = "Environment variables set options, too: PFLBENCH_SEEDS is --seeds."
 """Last line of each verb's help."""
@@ -94,6 +95,33 @@ def check_output(output: Path | None, name: str) -> None:
     """Raise `UsageError` where what is for a file would fill a terminal; `name`: an example of a file's."""
     if output is None and stdout_is_terminal():
         raise UsageError(f"This is long and for a program: write `-o {name}`, or pipe it (`| head`).")
+
+
+SUFFIXES = {"terminal": ".txt", "markdown": ".md", "latex": ".tex", "csv": ".csv", "html": ".html"}
+"""Suffixes of files, by format."""
+
+
+def format_of(format: str | None, output: Path | None, formats: Sequence[F]) -> F:
+    """Return the format: that of `--format`, else that of the file's suffix, else the first one.
+
+    A file without a suffix, such as `/dev/stdout`, takes any format.
+
+    Raises:
+        UsageError: The format or the suffix is unknown, or the two disagree.
+    """
+    chosen = next((one for one in formats if one == format), None)
+    if format is not None and chosen is None:
+        raise unknown("format", format, formats)
+    if output is None or not output.suffix:
+        return chosen or formats[0]
+    by_suffix = {SUFFIXES[one]: one for one in formats}
+    found, by_option = by_suffix.get(output.suffix.lower()), f", with `--format {format}`" if format else ""
+    if found is None:
+        known = ", ".join(f"{suffix} ({one})" for suffix, one in by_suffix.items())
+        raise UsageError(f"`-o {output}`: unknown suffix {output.suffix!r}{by_option}. Use one of: {known}.")
+    if chosen not in (None, found):
+        raise UsageError(f"`-o {output}` is {found}{by_option}. Leave one of the two out, or change it.")
+    return found
 
 
 def write(output: Path, content: bytes) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,7 +13,7 @@ from pflbench.cli.options import asking, option
 from pflbench.errors import unknown
 from pflbench.selection import Selection
 
-FORMATS = ("terminal", "markdown", "csv")
+FORMATS: tuple[Literal["terminal", "markdown", "csv"], ...] = ("terminal", "markdown", "csv")
 PLACE = "A results folder, git:COMMIT (of the repository here; git:COMMIT:FOLDER), or packaged."
 
 
@@ -40,7 +40,10 @@ def compare(
         float | None,
         option("--fail-if-drop", min=0.0, help="End with 1 if a cell falls by more than so many points, beyond noise."),
     ] = None,
-    format_: Annotated[str, option("--format", help="terminal, markdown, or csv (a line per cell).")] = "terminal",
+    format_: Annotated[
+        str | None,
+        option("--format", help="terminal, markdown, or csv (a line per cell). Default: by the suffix of -o."),
+    ] = None,
     output: Annotated[Path | None, option("--output", "-o", help="Write to this file instead.")] = None,
     data_dir: options.DataDir = None,
 ) -> int:
@@ -53,12 +56,11 @@ def compare(
     from pflbench.report.compare import compare_folders as compared
     from pflbench.report.compare_text import SORTS, comparison_text
 
-    if format_ not in FORMATS:
-        raise unknown("format", format_, FORMATS)
+    format = common.format_of(format_, output, FORMATS)
     if sort is not None and sort not in SORTS:
         raise unknown("order", sort, SORTS)
     found = compared(a, b, selection, data_dir)
-    said = comparison_text(found, format_, factor=factor, only_changed=only_changed, sort=sort, split=split)  # type: ignore[arg-type]
+    said = comparison_text(found, format, factor=factor, only_changed=only_changed, sort=sort, split=split)  # type: ignore[arg-type]
     common.put(said, output)
     dropped = [] if fail_if_drop is None else [one for one in found.pairs if one.drops(fail_if_drop)]
     for one in dropped:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,7 +13,7 @@ from pflbench.cli.common import console
 from pflbench.cli.options import asking, option
 from pflbench.commands import command
 from pflbench.data.root import data_root
-from pflbench.errors import UsageError, unknown
+from pflbench.errors import UsageError
 from pflbench.selection import Selection
 from pflbench.store import ShownStore
 from pflbench.units import count
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 Profile = Annotated[
     str | None, option("--profile", help="Only this one (default: each with results; on a terminal the first).")
 ]
-FORMATS = ("terminal", "markdown", "latex", "csv", "html")
+FORMATS: tuple[Literal["terminal", "markdown", "latex", "csv", "html"], ...] = (
+    *("terminal", "markdown", "latex", "csv", "html"),
+)
 WIDEST = 100
 """Characters of a line of `explain`."""
 
@@ -37,19 +39,11 @@ WIDEST = 100
 def report(
     selection: Selection,
     format_: Annotated[
-        str,
+        str | None,
         option(
-            "--format", help="terminal, markdown, latex, csv (long form), or html (one page that needs no network)."
-        ),
-    ] = "terminal",
-    compare_paper: Annotated[
-        bool, option("--compare-paper/--no-compare-paper", help="The paper's numbers and verdicts, in text and LaTeX.")
-    ] = True,
-    spread: Annotated[
-        bool | None,
-        option(
-            "--spread/--no-spread",
-            help="The spread over seeds behind each number (default: as the paper prints it; the CSV always has it).",
+            "--format",
+            help="terminal, markdown, latex, csv (long form), or html (one page that needs no network). "
+            "Default: by the suffix of -o.",
         ),
     ] = None,
     full: Annotated[
@@ -86,7 +80,6 @@ def report(
     caption: Annotated[
         str | None, option("--caption", help="With --format latex: the caption, instead of title and seeds.")
     ] = None,
-    bare: Annotated[bool, option("--bare", help="With --format latex: the tabular alone.")] = False,
     fresh: Annotated[bool, option("--fresh", help="Leave packed runs out, as those of other people.")] = False,
     packaged: options.Packaged = True,
     output: Annotated[Path | None, option("--output", "-o", help="Write to this file instead.")] = None,
@@ -106,46 +99,35 @@ def report(
     from pflbench.report.render import long_form, render
     from pflbench.report.tables import reported, selects_nothing
 
-    _check_format(format_, caption, bare)
+    format = common.format_of(format_, output, FORMATS)
+    if format != "latex" and caption is not None:
+        raise UsageError("--caption is of LaTeX: add --format latex, or -o table.tex.")
     store = ShownStore(results, packed=not fresh, packaged=packaged and not fresh)
     own = readable(store, data_dir)
     read_as: ReadAs = read  # type: ignore[assignment]  # checked where it is used
-    if format_ == "html":
+    if format == "html":
         from pflbench.report.page import tables_page
 
         common.check_output(output, "tables.html")
-        made = tables_page(selection, store, own, spread=spread, read_as=read_as, versus=versus)
+        made = tables_page(selection, store, own, read_as=read_as, versus=versus)
         common.put(made, output)
         return 0
-    first_look = format_ == "terminal" and output is None
+    first_look = format == "terminal" and output is None
     few = first_look and not all_
-    found = reported(
-        selection, store, own, spread=spread, few=few, read_as=read_as, versus=versus, over_clients=fairness
-    )
-    tables = [compact(one, compare_paper) for one in found.tables] if first_look and not full else found.tables
-    if format_ == "csv":
+    found = reported(selection, store, own, few=few, read_as=read_as, versus=versus, over_clients=fairness)
+    tables = [compact(one) for one in found.tables] if first_look and not full else found.tables
+    if format == "csv":
         text = long_form(tables)  # which has no place for sentences
         _say_lacking(found.tables)
     else:
-        text = "\n".join(
-            render(table, format_, compare_paper, caption=caption, bare=bare)  # type: ignore[arg-type]
-            for table in tables
-        )
-    common.put(text, output, styled=format_ == "terminal")
+        text = "\n".join(render(table, format, caption=caption) for table in tables)
+    common.put(text, output, styled=format == "terminal")
     if few and selects_nothing(selection):
         console().print(claims_line(judged([], store, own), results))
     if few and found.others:
         every = command("report", f"{selection.options} --all", results)
         console().print(f"{count(len(found.others), 'more table')}: {every}")
     return 0
-
-
-def _check_format(format: str, caption: str | None, bare: bool) -> None:
-    """Raise `UsageError` for an unknown format, and for options of another one."""
-    if format not in FORMATS:
-        raise unknown("format", format, FORMATS)
-    if format != "latex" and (bare or caption is not None):
-        raise UsageError(f"--caption and --bare are of LaTeX: write --format latex, not {format}.")
 
 
 def _say_lacking(tables: Iterable[Table]) -> None:

@@ -37,9 +37,9 @@ LEFT = ("Row", "Column", "Verdict")
 """Headers of the columns that hold words."""
 
 
-def appendices(table: Table, compare: bool) -> list[Appendix]:
-    """Appendices of a table: cells beside the paper's (`compare`), against a rival's, and over their clients."""
-    found = [_comparison(table)] if compare and table.compared else []
+def appendices(table: Table) -> list[Appendix]:
+    """Appendices of a table: cells beside the paper's (the short form has them), a rival's, and over their clients."""
+    found = [_comparison(table)] if table.compared and not table.brief else []
     found = [one for one in found if one.lines]
     found += [_versus(table, table.versus)] if table.versus else []
     return [*found, *([_over_clients(table, table.fairness)] if table.fairness is not None else [])]

@@ -10,7 +10,7 @@ from pflbench.names import without_folder
 from pflbench.report import text
 from pflbench.report.extra_rows import EXTRA
 from pflbench.report.facts import facts
-from pflbench.report.table import CellValue, Row, Table
+from pflbench.report.table import Row, Table
 from pflbench.report.text import grouped, number
 from pflbench.report.verdict import COMPARED, GLYPHS, Label
 
@@ -18,11 +18,8 @@ _FARTHEST = 3
 """Cells that differ most, which the short form names."""
 
 
-def compact(table: Table, compare: bool = True) -> Table:
-    """The table's short form: rows and columns with results, the warnings, and few lines that sum up the footer.
-
-    `compare`: whether a line counts the cells by their verdicts.
-    """
+def compact(table: Table) -> Table:
+    """The table's short form: rows and columns with results, the warnings, and few lines that sum up the footer."""
     left = filled(table)
     warnings = (fact for fact in table.facts if fact.severity == "warning")
     if not table.has_results and table.missing:
@@ -33,27 +30,13 @@ def compact(table: Table, compare: bool = True) -> Table:
         left,
         facts=(
             *warnings,
-            *facts("verdict", *(_against(table) if compare else ())),
+            *facts("verdict", *_against(table)),
             *facts("sources", " ".join(_marks(table))),
             *facts("missing", table.missing),
             *facts("progress", " ".join(filter(None, summary))),
         ),
         brief=True,
     )
-
-
-def without_paper(table: Table) -> Table:
-    """The table without the paper's numbers and verdicts."""
-
-    def cells(row: Row) -> Row:
-        return replace(row, cells=tuple(value and _unprinted(value) for value in row.cells))
-
-    return replace(table, rows=tuple(map(cells, table.rows)), extra=tuple(map(cells, table.extra)))
-
-
-def _unprinted(value: CellValue) -> CellValue:
-    peak = value.peak and value.peak._replace(best=_unprinted(value.peak.best))
-    return replace(value, reference=None, verdict=None, peak=peak)
 
 
 def filled(table: Table) -> Table:

@@ -66,26 +66,22 @@ _CODE = re.compile("`([^`]+)`")
 _MINUS = re.compile(r"(?<![^ (])-(?=\d)")
 
 
-def latex(table: Table, compare: bool, caption: str | None = None, bare: bool = False) -> str:
+def latex(table: Table, caption: str | None = None) -> str:
     """The rows and columns with results as text that ends with a newline; all notes are comments.
 
     Args:
         table: What to show.
-        compare: Whether a second table follows, our numbers and the paper's.
         caption: Instead of the title and the seeds.
-        bare: Leave out what is around the tabular, and what follows it.
     """
     table = filled(table) if any(table.shown) else table
     unit = f" {table.unit}." if table.unit else ""
     seeds, meanings = table.texts("seeds"), text.glyph_meanings(table)
     above = [f"{table.title}.{unit}", *seeds, *meanings, *table.on_rounds] if caption is None else [caption]
     grids = [*_grids(table)]
-    notes = _comments(n for n in table.footer if bare or caption is not None or n not in seeds)
-    notes += [f"% {escaped(line)}" for line in (meanings if bare or caption is not None else ())]
-    if bare:
-        return "\n".join([NEEDS, *notes, *(line for grid in grids for line in _tabular(grid))]) + "\n"
+    notes = _comments(n for n in table.footer if caption is not None or n not in seeds)
+    notes += [f"% {escaped(line)}" for line in (meanings if caption is not None else ())]
     lines = [NEEDS, *notes, *_float(above, _label(table), grids)]
-    for one in appendix.appendices(table, compare):
+    for one in appendix.appendices(table):
         lines += latex_appendix(table, one)
     return "\n".join(lines) + "\n"
 

@@ -35,7 +35,6 @@ def tables_page(
     store: Store,
     own: UserSupplied,
     *,
-    spread: bool | None = None,
     read_as: ReadAs = "last",
     versus: str | None = None,
 ) -> str:
@@ -43,7 +42,7 @@ def tables_page(
 
     The other arguments are those of `report.tables.reported`. Raises as it does.
     """
-    found = asked_for(part, store, own, spread=spread, read_as=read_as)
+    found = asked_for(part, store, own, read_as=read_as)
     shown = without_smoke(found.shown)
     shelf, requests = Shelf(store), requests_of(store)
     sheets = [

@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple
 
 from pflbench.output import plain
 from pflbench.report import appendix, text
-from pflbench.report.compact import without_paper
 from pflbench.report.latex import latex
 from pflbench.report.rivals import side_by_side
 from pflbench.report.table import CellValue, Row, Table
@@ -47,12 +46,10 @@ OVER_CLIENTS_COLUMNS = (
 def render(
     table: Table,
     format: Format,
-    compare: bool = True,
     *,
     width: int | None = None,
     color: bool | None = None,
     caption: str | None = None,
-    bare: bool = False,
 ) -> str:
     """The table as text that ends with a newline.
 
@@ -61,29 +58,27 @@ def render(
         format: `csv` is the long form, one line per cell that has a run, done or failed; with a column `read` where
             the table is not read in the rounds that its suite names, with `BESIDE_COLUMNS` where another suite's
             numbers stand beside its own, and with `PEAK_COLUMNS` where the paper's numbers are best rounds.
-        compare: Whether the paper's numbers, differences and verdicts follow the table (always in the CSV).
         width: Characters per line in a terminal; default: the terminal's.
         color: Whether to write ANSI styles; default: if standard output is a terminal. `NO_COLOR` leaves no color.
         caption: Of LaTeX, instead of the title and the seeds.
-        bare: In LaTeX, the tabular alone.
     """
     if format == "csv":
         return long_form([table])
-    table = side_by_side(table if compare else without_paper(table))
+    table = side_by_side(table)
     if format == "markdown":
-        return _markdown(table, compare)
+        return _markdown(table)
     if format == "latex":
-        return latex(table, compare, caption, bare)
-    return terminal(table, compare, width, color=sys.stdout.isatty() if color is None else color)
+        return latex(table, caption)
+    return terminal(table, width, color=sys.stdout.isatty() if color is None else color)
 
 
-def _markdown(table: Table, compare: bool) -> str:
+def _markdown(table: Table) -> str:
     parts = [
         f"### {text.in_markdown(table.title)}",
         *(_grid(table, view, "pipe", text.in_pipes, Styles("**{}**", "**_{}_**", "*{}*")) for view in views(table)),
         "\n".join(f"- {text.in_markdown(line)}" for line in table.footer),
     ]
-    parts += [part for one in appendix.appendices(table, compare) for part in markdown_appendix(one)]
+    parts += [part for one in appendix.appendices(table) for part in markdown_appendix(one)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

@@ -48,7 +48,6 @@ def reported(
     store: Store,
     own: UserSupplied,
     *,
-    spread: bool | None = None,
     few: bool = False,
     read_as: ReadAs = "last",
     versus: str | None = None,
@@ -60,7 +59,6 @@ def reported(
         part: Selection of suites, profile, rows and columns.
         store: Where the runs are.
         own: Where user-supplied code and data are looked for.
-        spread: Whether the spread over seeds stands behind each number; None: as the suite says.
         few: Only one profile of each suite, unless one is selected; without a selection only the table run last.
         read_as: In which of the scored rounds tables are read.
         versus: The row that all others are held against.
@@ -69,7 +67,7 @@ def reported(
     Raises:
         UsageError: Something is unknown, or nothing that is asked for has results.
     """
-    found = asked_for(part, store, own, spread=spread, few=few, read_as=read_as)
+    found = asked_for(part, store, own, few=few, read_as=read_as)
     shelf, asked = Shelf(store), requests_of(store)
     filled = [fill(one, shelf, asked, read_as, part.methods) for one in found.shown]
     check_known(part.methods, names_of_rows(found.counted.values(), filled))
@@ -101,14 +99,13 @@ def asked_for(
     store: Store,
     own: UserSupplied,
     *,
-    spread: bool | None = None,
     few: bool = False,
     read_as: ReadAs = "last",
 ) -> AskedFor:
     """Content of `reported`, before it is laid out. Raises as it does."""
     if read_as not in get_args(ReadAs):
         raise unknown("reading", read_as, get_args(ReadAs))
-    counted = counted_tables(part, store, own, spread)
+    counted = counted_tables(part, store, own)
     trained = part.but(suites=[name for name in part.suites if name not in counted], methods=None)
     there = with_results(trained, store, own) if trained.suites or not counted else []
     shown = _few(there, part, store, own) if few else there
@@ -116,7 +113,7 @@ def asked_for(
         raise none_there(trained, store, own)
     seen = {(one.path.resolve(), one.profile) for one in shown}
     others = [one for one in there if (one.path.resolve(), one.profile) not in seen]
-    return AskedFor(counted, [one.with_spread(spread) for one in shown], others)
+    return AskedFor(counted, shown, others)
 
 
 def _few(there: Sequence[Expansion], part: Selection, store: Store, own: UserSupplied) -> list[Expansion]:
@@ -137,13 +134,13 @@ def selects_nothing(part: Selection) -> bool:
     return part in (Selection(), Selection(precision="fp32"))
 
 
-def counted_tables(part: Selection, store: Store, own: UserSupplied, spread: bool | None = None) -> dict[str, Table]:
+def counted_tables(part: Selection, store: Store, own: UserSupplied) -> dict[str, Table]:
     """The tables of those of the suites asked for that are statistics, by what the suite is called."""
     found = {}
     for name in part.suites:
         if "statistics" in read_toml(find(name)):
             table = expand(load(name, own), part.but(rows=None, methods=None, overrides=None))
-            found[name] = lay_out_counts(table.with_spread(spread), store)
+            found[name] = lay_out_counts(table, store)
     return found
 
 

@@ -26,12 +26,11 @@ _PADDING = 3  # a space on either side of a column and the line between two
 _FULL = "--full shows all rows and columns, and what they rest on."
 
 
-def terminal(table: Table, compare: bool, width: int | None, *, color: bool) -> str:
+def terminal(table: Table, width: int | None, *, color: bool) -> str:
     """The table as text that ends with a newline. The short form has at most `LINES` lines, and the lists asked for.
 
     Args:
         table: What to show; `brief` asks for the short form.
-        compare: Whether lists beside the paper's numbers follow the whole table.
         width: Characters per line; default: the terminal's.
         color: Whether to write ANSI styles.
     """
@@ -43,7 +42,7 @@ def terminal(table: Table, compare: bool, width: int | None, *, color: bool) -> 
         _numbers(table, screen)
         for fact in table.facts:
             screen.say(fact.text, _fact_style(fact))
-    for one in appendix.appendices(table, compare and not table.brief):
+    for one in appendix.appendices(table):
         screen.say("")
         screen.say(one.title, "bold")
         _list(one, screen)

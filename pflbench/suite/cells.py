@@ -334,12 +334,6 @@ class Expansion:
         label = self.stages.get(stage, "") if stage and len(self.stages) > 1 else ""
         return ColumnHead(column, stage, label)
 
-    def with_spread(self, shown: bool | None) -> Expansion:
-        """This table with or without a spread behind each number; None: as the suite has it."""
-        if shown is None:
-            return self
-        return replace(self, shows_spread=shown, derived=tuple(replace(d, shows_spread=shown) for d in self.derived))
-
     def place(self, cell: Cell) -> tuple[str, str]:
         """The ids of a cell's row and `ColumnHead`."""
         return cell.row.id, self.head(cell).id

@@ -46,8 +46,8 @@ RUN = ("run", "-s", "tiny.toml")
         (("runn",), ("'runn'", "'run'")),
         (("plan", "-s", "tiny.toml", "-m", "fedavgg"), ("method 'fedavgg'", "'fedavg'")),
         (("report", "--format", "cvs"), ("'cvs'", "'csv'")),
-        (("report", "--bare"), ("--caption and --bare are of LaTeX: write --format latex, not terminal",)),
-        (("report", "--format", "csv", "--caption", "Mine"), ("write --format latex, not csv",)),
+        (("report", "--caption", "Mine"), ("--caption", "--format latex")),
+        (("report", "--format", "csv", "--caption", "Mine"), ("--caption", "--format latex")),
         (("report",), ("No results of any suite in 'results'", "pflbench run")),
         (("report", "-s", "tiny.toml"), ("No results of tiny.toml in 'results'",)),
         (("status", "-s", "tiny"), ("Unknown suite 'tiny'",)),
@@ -100,15 +100,60 @@ def test_no_verb_of_a_group_is_answered_with_the_help(cli) -> None:
     assert result.code == 2 and "Usage: pflbench" in result.out + result.err and "Error" not in result.err
 
 
-@pytest.mark.parametrize("verb", [("scores",), ("report", "--format", "html")], ids="".join)
+@pytest.mark.parametrize(
+    ("file", "begins"),
+    [
+        ("t.tex", "% Needs"),
+        ("t.md", "### "),
+        ("t.CSV", "suite,profile"),
+        ("t.html", "<!DOCTYPE html>"),
+        ("t.txt", "Tiny"),
+    ],
+)
+def test_the_suffix_of_the_file_is_the_format_of_a_report(cli, results: Path, file: str, begins: str) -> None:
+    assert cli("report", "-s", "tiny.toml", "--profile", "paper", "-o", file).code == 0
+    assert Path(file).read_text().startswith(begins)
+
+
+def test_the_suffix_of_the_file_is_the_format_of_claims_and_compare(cli, results: Path) -> None:
+    assert cli("claims", "fedec", "-o", "claims.csv").code == 0
+    assert Path("claims.csv").read_text().startswith("paper,claim,")
+    assert cli("compare", "results", "results", "-s", "tiny.toml", "-o", "both.csv").code == 0
+    assert Path("both.csv").read_text().startswith("suite,profile,")
+
+
+@pytest.mark.parametrize(
+    ("verb", "named"),
+    [
+        (("report", "--format", "csv", "-o", "t.tex"), ("--format csv", "t.tex", "latex")),
+        (("report", "-o", "t.xlsx"), (".xlsx", ".tex (latex)")),
+        (("report", "--format", "csv", "-o", "t.xlsx"), (".xlsx", "--format csv")),
+        (("claims", "-o", "t.tex"), (".tex", ".csv (csv)")),
+        (("compare", "results", "results", "--format", "markdown", "-o", "t.csv"), ("--format markdown", "t.csv")),
+        (("scores", "-o", "t.xlsx"), (".csv", ".parquet")),
+    ],
+)
+def test_an_unknown_suffix_and_one_of_another_format_are_refused(
+    cli, results: Path, verb: tuple[str, ...], named: tuple[str, ...]
+) -> None:
+    done = cli(*verb)
+    assert done.code == 2 and all(word in done.err for word in named)
+    assert not any(path.name.startswith("t.") for path in Path().iterdir())
+
+
+def test_a_file_without_a_suffix_takes_any_format(cli, results: Path) -> None:
+    assert cli("report", "-s", "tiny.toml", "--format", "csv", "-o", "/dev/stdout").code == 0
+
+
+@pytest.mark.parametrize(("verb", "file"), [(("scores",), "there.csv"), (("report", "--format", "html"), "there.html")])
 def test_what_is_for_a_file_asks_for_one_on_a_terminal(
-    cli, results: Path, verb: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    cli, results: Path, verb: tuple[str, ...], file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert cli(*verb, "-s", "tiny.toml").out  # a pipe takes it
     monkeypatch.setattr("pflbench.cli.common.stdout_is_terminal", lambda: True)
     asked = cli(*verb, "-s", "tiny.toml")
     assert asked.code == 2 and not asked.out and "write `-o " in asked.err
-    assert cli(*verb, "-s", "tiny.toml", "-o", "there.csv").code == 0
+    assert cli(*verb, "-s", "tiny.toml", "-o", file).code == 0
 
 
 @pytest.mark.parametrize("verb", ["run", "plan", "report", "status", "tune"])

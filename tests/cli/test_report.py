@@ -93,13 +93,12 @@ def test_the_last_screen_of_the_readmes_first_command_shows_the_table(cli: Any, 
 
 
 @pytest.mark.usefixtures("first")
-def test_the_short_form_counts_cells_against_the_paper_unless_told_not_to(cli: Any, folder: Path) -> None:
+def test_the_short_form_counts_cells_against_the_paper(cli: Any, folder: Path) -> None:
     printed = "[reference]\nditto = { shards = [50.0] }\n"
     (folder / "printed.toml").write_text((folder / "tiny.toml").read_text() + printed)
     assert cli("run", "-s", "printed.toml", "--column", "shards", "-m", "ditto").code == 0
     report = ("report", "-s", "printed.toml", "--column", "shards")
     assert "Against the paper, whose" in cli(*report).out
-    assert "Against the paper" not in cli(*report, "--no-compare-paper").out
 
 
 @pytest.mark.usefixtures("first", "results")
@@ -188,7 +187,7 @@ def test_the_short_form_points_to_the_rule_of_verdicts(cli: Any, folder: Path) -
     assert cli("run", *chosen, "-m", "ditto").code == 0
     report = ("report", *chosen)
     assert cli(*report).out.count("(docs/statistics.md)") == 1
-    assert "docs/statistics.md" not in cli(*report, "--full").out + cli(*report, "--no-compare-paper").out
+    assert "docs/statistics.md" not in cli(*report, "--full").out
 
 
 def test_fresh_leaves_packed_runs_out(cli: Any) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pflbench.report.table import Row, Table
 from pflbench.selection import EVERYTHING
 from pflbench.suite.cells import Cell, Expansion, Shortfall, TableRow
 from pflbench.suite.schema import LayoutTable, Spread
@@ -25,6 +26,16 @@ def expansion(**changes: Any) -> Expansion:
 def with_cells(table: Expansion, *cells: Cell) -> Expansion:
     """The table with these cells in the places of its own."""
     return replace(table, cells=tuple((table.places | {table.place(cell): cell for cell in cells}).values()))
+
+
+def without_paper(table: Table) -> Table:
+    """The table without the paper's numbers."""
+
+    def cells(row: Row) -> Row:
+        cells = (value and replace(value, reference=None, verdict=None) for value in row.cells)
+        return replace(row, cells=tuple(cells))
+
+    return replace(table, rows=tuple(map(cells, table.rows)), extra=tuple(map(cells, table.extra)))
 
 
 _EXPANSION: dict[str, Any] = {

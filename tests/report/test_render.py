@@ -65,12 +65,6 @@ def test_a_reference_of_other_decimals_is_shown_as_printed(build: Build, store: 
     assert "30.00 ± 8.16       31.1  -1.10 (" in shown and "40.00 ± 8.16  41 ± 1.00  -1.00 (" in shown
 
 
-def test_comparing_is_optional(table: Table) -> None:
-    for format in ("terminal", "markdown"):
-        assert "31.00" in render(table, format, width=100)
-        assert "31.00" not in render(table, format, compare=False, width=100)
-
-
 def test_no_comparison_without_references(build: Build, store: Store) -> None:
     build.fill(store)
     assert "Ours" not in render(lay_out(build.table(), store), "terminal", width=100)
@@ -167,11 +161,8 @@ def test_the_short_form_has_the_verdict_and_the_papers_number_behind_ours(table:
     assert re.search(r"FedAvg +│ 30\.00 ± 8\.16 \? 31\.00 │ 40\.00 ± 8\.16 ✗ 90\.00\n", shown)
     assert re.search(r"FedAvg-FT +│ 75\.00 ± 8\.16 \? 70\.00 │ 85\.00 ± 8\.16\n", shown)
     assert "pflbench's and" not in shown and "[1]" not in shown and "The margin" not in shown
-    for barred in (
-        render(short, "terminal", compare=False),
-        render(compact(replace(table, comparable=False)), "terminal"),
-    ):
-        assert "31.00" not in barred and "✗" not in barred.split("Foo")[0]
+    barred = render(compact(replace(table, comparable=False)), "terminal")
+    assert "31.00" not in barred and "✗" not in barred.split("Foo")[0]
 
 
 def test_verdicts_have_a_color_and_the_papers_numbers_are_dim(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:

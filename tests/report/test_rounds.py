@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from table_kit import row
+from table_kit import row, without_paper
 
 from pflbench.errors import PflbenchError
 from pflbench.report.figures.make import draw_runs
@@ -102,9 +102,9 @@ def test_a_run_that_lacks_a_round(personal: Personal, store: Store) -> None:
 def test_without_spread_numbers_stand_as_the_paper_prints_them(personal: Personal, filled: Store) -> None:
     given = make(personal)
     given = replace(given, cells=(replace(given.cells[0], reference=Reference(25.0)),))
-    spread, without = (lay_out(given.with_spread(one), filled) for one in (True, False))
+    spread, without = (lay_out(replace(given, shows_spread=one), filled) for one in (True, False))
     for format in ("terminal", "markdown"):
-        assert "28.1 ± 3.1" in render(spread, format, width=200) and "±" not in render(without, format, False)
+        assert "28.1 ± 3.1" in render(spread, format, width=200) and "±" not in render(without_paper(without), format)
         assert "28.1" in render(without, format, width=200)
     assert render(spread, "csv") == render(without, "csv")
     (line,) = csv.DictReader(io.StringIO(render(without, "csv")))

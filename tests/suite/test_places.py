@@ -120,13 +120,6 @@ def test_differences(table: Expansion) -> None:
     )
 
 
-def test_a_spread_is_shown_as_the_suite_says_or_as_asked(table: Expansion) -> None:
-    assert table.with_spread(None) == table and table.shows_spread
-    without = table.with_spread(False)
-    assert not without.shows_spread and not without.derived[0].shows_spread
-    assert without.with_spread(True) == table
-
-
 def test_what_rests_on_no_printed_value_is_known(table: Expansion) -> None:
     cell = table.cells[0]
     told = type(cell)(cell.row, cell.column, cell.reading, cell.runs, sources={"lr": "guess", "steps": "paper"})
