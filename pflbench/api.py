@@ -269,10 +269,10 @@ def claims(
 
 
 def compare(a: Where, b: Where, part: Selection | None = None, *, data_dir: Where | None = None) -> Compared:
-    """Differences between two results folders, cell by cell: the second minus the first, paired by seed and client.
+    """Differences between two results folders, cell by cell: the second minus the first, paired by seed.
 
     Args:
-        a: A results folder, "git:COMMIT" of the repository here, or "packaged": the runs that came with pflbench.
+        a: A results folder, or "packaged": the runs that came with pflbench.
         b: Another one.
         part: Which suites, profiles, rows and columns; None: all tables with results.
         data_dir: Where the datasets are, if not in the data root.
@@ -451,7 +451,7 @@ class Compared:
         return self._as("markdown")
 
     def dropped(self, points: float = 1.0) -> list[str]:
-        """The cells whose mean falls by more than so many points, beyond noise: what `--fail-if-drop` looks for."""
+        """The cells whose mean falls by more than this number of points: what `--fail-if-drop` looks for."""
         return [str(one.name) for one in self.content.pairs if one.drops(points)]
 
     def _as(self, format: Any) -> str:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import subprocess
-import tempfile
-import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -18,17 +14,15 @@ from pflbench.errors import UsageError, unknown
 from pflbench.names import without_folder
 from pflbench.report.cells import SeedScores, read_seeds
 from pflbench.report.extra_rows import EXTRA, extra_rows, variant
-from pflbench.report.reading import EVERYBODY, Shelf, averaged, readable
-from pflbench.report.rivals import client_accuracies
+from pflbench.report.reading import Shelf, readable
 from pflbench.report.statistics import Interval, Paired, paired
 from pflbench.report.stored import commit
 from pflbench.report.tables import with_results
 from pflbench.report.text import ranges
 from pflbench.result import CLOSE
 from pflbench.selection import Selection
-from pflbench.store import OutdatedRuns, ShownStore, Store, shown
+from pflbench.store import ShownStore, Store, shown
 from pflbench.store.requests import requests_of
-from pflbench.store.upgrade import upgrade
 from pflbench.suite.cells import Cell, Expansion
 from pflbench.suite.expand import expand
 from pflbench.suite.load import read as read_suite
@@ -73,8 +67,7 @@ class Pair:
         a, b: Its mean in percent there, over the shared seeds; over all of its seeds where it stands alone.
         seeds_a, seeds_b: Those that are done there.
         runs_a, runs_b: Ids of its runs.
-        paired: The differences B minus A in points, over shared seeds or, with one, over its clients.
-        seed: That one seed, on which everything is conditional; None with more.
+        paired: The differences B minus A in points over the shared seeds; one seed has no interval.
         alike: Whether every score that the cell reads is the same in all shared seeds.
         rounding: Whether the same runs differ by no more than rounding may make them, in every shared seed.
         note: Why nothing is compared, or what else there is to know.
@@ -88,7 +81,6 @@ class Pair:
     runs_a: tuple[str, ...] = ()
     runs_b: tuple[str, ...] = ()
     paired: Paired | None = None
-    seed: int | None = None
     alike: bool = False
     rounding: bool = False
     note: str = ""
@@ -104,46 +96,37 @@ class Pair:
         return None if self.a is None or self.b is None else self.b - self.a
 
     @property
-    def factor(self) -> float | None:
-        """B over A; None where A is 0."""
-        return None if self.b is None or not self.a else self.b / self.a
-
-    @property
     def interval(self) -> Interval | None:
         """The 95 % interval of the difference."""
         return self.paired.interval if self.paired else None
 
     @property
-    def beyond_noise(self) -> bool:
-        """True if the interval excludes 0 and the difference is more than rounding."""
-        return not self.rounding and self.interval is not None and 0 not in self.interval
-
-    def state(self, factor: float = 1.0) -> State:
-        """State of the cell; a change by less than this `factor`, up or down, counts as none."""
+    def state(self) -> State:
+        """State of the cell."""
         if self.b is None or self.a is None:
             return "only-a" if self.b is None else "only-b"
         if self.alike or self.rounding:
             return "same"
         if self.interval is None or self.difference is None:
             return "unpaired"
-        change = self.factor or np.inf
-        if not self.beyond_noise or max(change, 1 / change) < factor:
+        if 0 in self.interval:
             return "same"
         return "better" if self.difference > 0 else "worse"
 
-    def why(self, factor: float = 1.0) -> str:
+    @property
+    def why(self) -> str:
         """A word on its state, where that does not say it all."""
         said = ""
-        if self.state(factor) == "same":
+        if self.state == "same":
             same = "same" if self.runs_a == self.runs_b else "same scores"
-            quiet = "within noise" if not self.beyond_noise else f"less than a factor of {factor:g}"
-            said = same if self.alike else "rounding" if self.rounding else quiet
-        on = f"over the clients of seed {self.seed}" if self.seed is not None and not self.alike else ""
-        return ", ".join(filter(None, (said, on, self.note)))
+            said = same if self.alike else "rounding" if self.rounding else "within noise"
+        return ", ".join(filter(None, (said, self.note)))
 
     def drops(self, points: float) -> bool:
-        """True if its mean falls by more than this number of points, beyond noise."""
-        return self.beyond_noise and self.difference is not None and self.difference < -points
+        """True if its mean falls by more than this number of points, beyond noise or with one shared seed."""
+        if self.difference is None or self.paired is None or self.rounding:
+            return False
+        return self.difference < -points and (self.interval is None or 0 not in self.interval)
 
 
 @dataclass(frozen=True)
@@ -196,12 +179,6 @@ class CellRuns(NamedTuple):
         """A seed's mean in percent."""
         return float(self.reads[seed].average(self.cell.reading).mean())
 
-    def by_client(self, seed: int) -> dict[int, float]:
-        """Of a seed, the accuracy in percent of each client that counts."""
-        one = self.reads[seed]
-        counted = {client for *_, client in averaged(one.result, self.cell.reading)}
-        return {client: value for client, value in client_accuracies(one).items() if client in counted - {EVERYBODY}}
-
 
 def pair(name: Name, a: CellRuns | None, b: CellRuns | None, note: str = "") -> Pair:
     """A cell in A and in B, of which at least one has it. `note`: what there is to know of both."""
@@ -222,26 +199,15 @@ def _both(name: Name, a: CellRuns, b: CellRuns, note: str) -> Pair:
     others = [seed for seed in shared if _data(a.reads[seed]) != _data(b.reads[seed])]
     if others or not shared:
         return replace(found, note=_said(*notes, f"other data in seeds {ranges(others)}" if others else ""))
-    differences = _differences(a, b, shared)
     alike = all(_alike(a.reads[seed], b.reads[seed]) for seed in shared)
-    lone = "" if differences or alike else f"one score of one seed ({shared[0]})"
+    lone = f"one seed ({shared[0]}): no interval" if len(shared) == 1 and not alike else ""
     return replace(
         found,
         note=_said(*notes, lone),
-        paired=paired(differences) if differences else None,
-        seed=shared[0] if len(shared) == 1 else None,
+        paired=paired([b.of(seed) - a.of(seed) for seed in shared]),
         alike=alike,
         rounding=all(_rounding(a, b, seed) for seed in shared),
     )
-
-
-def _differences(a: CellRuns, b: CellRuns, shared: Sequence[int]) -> list[float]:
-    """B minus A of each seed or, where that is one, of each client that both score."""
-    if len(shared) > 1:
-        return [b.of(seed) - a.of(seed) for seed in shared]
-    (seed,) = shared
-    mine, other = a.by_client(seed), b.by_client(seed)
-    return [other[client] - mine[client] for client in mine if client in other]
 
 
 def _said(*notes: str) -> str:
@@ -287,10 +253,10 @@ class _Folder(NamedTuple):
 
 
 def compare_folders(a: str, b: str, part: Selection, data_dir: str | Path | None = None) -> Comparison:
-    """The cells that either of two places of results has a number for, paired by seed and client.
+    """The cells that either of two results folders has a number for, paired by seed.
 
     Args:
-        a: A results folder, `git:COMMIT`, or `packaged`.
+        a: A results folder, or `packaged`.
         b: Another one.
         part: Which suites, profiles, rows and columns.
         data_dir: Where the datasets are, if not in the data root.
@@ -298,17 +264,16 @@ def compare_folders(a: str, b: str, part: Selection, data_dir: str | Path | None
     Raises:
         UsageError: A place cannot be read, something is unknown, or neither has a cell of what is asked for.
     """
-    with open_results(a) as store_a, open_results(b) as store_b:
-        sides = [_open(*one, part.but(methods=None), data_dir) for one in ((a, store_a), (b, store_b))]
-        keys = dict.fromkeys(key for side in sides for key in side.tables)
-        pairs = [one for key in keys for one in _of_table(key, *sides)]
-        pairs = _only(pairs, part.methods, sides)
-        if not pairs:
-            named = " and ".join(part.suites) or "any suite"
-            raise UsageError(f"Neither {a!r} nor {b!r} has results of {named} that are asked for.")
-        return Comparison(
-            _summary(sides[0], (p.runs_a for p in pairs)), _summary(sides[1], (p.runs_b for p in pairs)), tuple(pairs)
-        )
+    sides = [_open(one, open_results(one), part.but(methods=None), data_dir) for one in (a, b)]
+    keys = dict.fromkeys(key for side in sides for key in side.tables)
+    pairs = [one for key in keys for one in _of_table(key, *sides)]
+    pairs = _only(pairs, part.methods, sides)
+    if not pairs:
+        named = " and ".join(part.suites) or "any suite"
+        raise UsageError(f"Neither {a!r} nor {b!r} has results of {named} that are asked for.")
+    return Comparison(
+        _summary(sides[0], (p.runs_a for p in pairs)), _summary(sides[1], (p.runs_b for p in pairs)), tuple(pairs)
+    )
 
 
 def _open(called: str, store: Store, part: Selection, data_dir: str | Path | None) -> _Folder:
@@ -423,68 +388,22 @@ def _summary(side: _Folder, runs: object) -> ComparedResults:
     return ComparedResults(side.called, len(stored), tuple(commits), tuple(devices))
 
 
-COMMIT = "git:"
-"""Prefix of a commit's results: `git:COMMIT`, or `git:COMMIT:FOLDER` for another folder than `results`."""
 PACKAGED = "packaged"
 _PARTS = ("runs", "packs")
 
 
-@contextlib.contextmanager
-def open_results(name: str) -> Iterator[ShownStore]:
-    """The runs of a results folder, of `git:COMMIT`, or of `packaged`, while they are read.
+def open_results(name: str) -> ShownStore:
+    """The runs of a results folder, or of `packaged`.
 
     Raises:
-        UsageError: There is no such folder or commit, or it has no results.
+        UsageError: There is no such folder, or it has no results.
     """
-    if name.startswith(COMMIT):
-        with tempfile.TemporaryDirectory(prefix="pflbench-") as folder:
-            _take_out(name, Path(folder))
-            yield ShownStore(Path(folder), packaged=False, remembered=False)
-        return
     if name == PACKAGED:
         if not shown.packaged_folder().is_dir():
-            raise UsageError("No reference runs came with this pflbench: name a results folder, or git:COMMIT.")
-        yield ShownStore(shown.packaged_folder())  # which holds no runs of its own
-        return
+            raise UsageError("No reference runs came with this pflbench: name a results folder.")
+        return ShownStore(shown.packaged_folder())  # which holds no runs of its own
     root = Path(name)
     if not any((root / part).is_dir() for part in _PARTS):
         what = "is no results folder: it has neither runs nor packs" if root.is_dir() else "is no folder"
-        raise UsageError(f"{name!r} {what}. Compare two results folders, or one with git:COMMIT.")
-    yield ShownStore(root, packaged=False)
-
-
-def _take_out(name: str, into: Path) -> None:
-    """Write the results of a commit into a folder, named as methods are today. Raises `UsageError`."""
-    commit, _, folder = name.removeprefix(COMMIT).partition(":")
-    top = _git(Path(), "rev-parse", "--show-toplevel", of=name).decode().strip()
-    id = "" if commit.startswith("-") else commit
-    tree = _git(Path(top), "rev-parse", "--verify", "--quiet", f"{id}^{{commit}}", of=name).decode().strip()
-    below = PurePosixPath(folder or "results")
-    listed = _git(Path(top), "ls-tree", "-r", "-z", "--full-tree", tree, "--", *map(str, map(below.joinpath, _PARTS)))
-    files = [line.split("\t", 1) for line in listed.decode(errors="surrogateescape").split("\0") if line]
-    for said, path in files:
-        mode, _, blob = said.split()
-        place = PurePosixPath(path).relative_to(below)
-        if mode.startswith("100") and len(place.parts) == 2:
-            target = into / place
-            target.parent.mkdir(exist_ok=True)
-            target.write_bytes(_git(Path(top), "cat-file", "blob", blob))
-    if not any(into.iterdir()):
-        raise UsageError(f"{name!r} has no results in {str(below)!r}.")
-    with warnings.catch_warnings(record=True) as said_of:
-        warnings.simplefilter("always")
-        Store(into, remembered=False).list()
-    if any(issubclass(one.category, OutdatedRuns) for one in said_of):
-        upgrade(Store(into, remembered=False))
-
-
-def _git(folder: Path, *arguments: str, of: str = "") -> bytes:
-    try:
-        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True)
-    except OSError as error:
-        raise UsageError(f"Git cannot be started, which reads {of or 'a commit'!r}: {error.strerror}.") from error
-    if done.returncode:
-        told = done.stderr.decode(errors="replace").strip().splitlines()
-        why = told[-1] if told else "there is no such commit"
-        raise UsageError(f"{of!r} cannot be read here: {why}." if of else f"git {arguments[0]} failed: {why}.")
-    return done.stdout
+        raise UsageError(f"{name!r} {what}. Write two results folders, or `packaged` for one of them.")
+    return ShownStore(root, packaged=False)

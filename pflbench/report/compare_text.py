@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Literal
 
-from pflbench.report.compare import MOVED, STATES, Comparison, Pair, State
+from pflbench.report.compare import MOVED, STATES, Comparison, Pair
 from pflbench.report.screen import Screen, listed
 from pflbench.report.statistics import LEVEL
 from pflbench.report.text import NONE, in_csv, in_markdown, in_pipes, number, ranges
@@ -16,78 +16,48 @@ from pflbench.units import count
 Format = Literal["terminal", "markdown", "csv"]
 CSV_COLUMNS = (
     *("suite", "profile", "row", "row_id", "column", "column_id", "stage", "state", "a", "b", "difference"),
-    *("low", "high", "factor", "n", "over", "seed", "seeds_a", "seeds_b", "same_scores", "rounding", "note"),
+    *("low", "high", "n", "seeds_a", "seeds_b", "same_scores", "rounding", "note"),
     *("runs_a", "runs_b"),
 )
-SORTS: dict[str, Callable[[Pair], object]] = {
-    "name": lambda one: (one.name.suite, one.name.profile, one.name.row_title, one.name.column_title, one.name.stage),
-    "factor": lambda one: (one.factor is None, one.factor or 0.0),
-    "difference": lambda one: (one.difference is None, one.difference or 0.0),
-}
-"""By the name of an order; the least first, so that what fell most stands on top."""
-_HEADER = ("Table", "Row", "Column", "A", "B", "B - A", "95 % interval", "Factor", "Seeds", "")
+_HEADER = ("Table", "Row", "Column", "A", "B", "B - A", "95 % interval", "Seeds", "")
 _WORDS = ("Table", "Row", "Column", "")
 
 
-def pairs_shown(
-    found: Comparison, *, factor: float = 1.0, only_changed: bool = False, sort: str | None = None
-) -> list[tuple[State, Pair]]:
-    """The cells to show with their states, in the order of `SORTS`, or in that of the tables."""
-    shown = [(one.state(factor), one) for one in found.pairs]
-    shown = [(state, one) for state, one in shown if state in MOVED or not only_changed]
-    return sorted(shown, key=lambda two: SORTS[sort](two[1])) if sort else shown  # type: ignore[arg-type, return-value]
+def pairs_shown(found: Comparison, *, only_changed: bool = False) -> list[Pair]:
+    """The cells to show, in the order of the tables."""
+    return [one for one in found.pairs if one.state in MOVED or not only_changed]
 
 
 def comparison_text(
-    found: Comparison,
-    format: Format = "terminal",
-    *,
-    factor: float = 1.0,
-    only_changed: bool = False,
-    sort: str | None = None,
-    split: bool = True,
-    width: int | None = None,
+    found: Comparison, format: Format = "terminal", *, only_changed: bool = False, width: int | None = None
 ) -> str:
     """The comparison as text that ends with a newline.
 
     Args:
         found: What was compared.
         format: `csv` has a line for each cell, with `CSV_COLUMNS`.
-        factor: A change of the mean by less than this factor, up or down, counts as none.
         only_changed: Whether only cells that are worse or better are shown.
-        sort: One of `SORTS`; None: as in the tables.
-        split: Whether what is worse, better, the same and so on stands in lists of their own.
         width: Characters per line in a terminal; default: the terminal's.
     """
-    shown = pairs_shown(found, factor=factor, only_changed=only_changed, sort=sort)
+    shown = pairs_shown(found, only_changed=only_changed)
     if format == "csv":
-        return "".join(f"{in_csv(line)}\n" for line in (CSV_COLUMNS, *pair_records(shown, factor)))
-    lists = {
-        f"{title}: {count(len(pairs), 'cell')}" if title else count(len(pairs), "cell"): pairs
-        for title, pairs in _grouped(shown, split).items()
-    }
-    states = Counter(one.state(factor) for one in found.pairs)
+        return "".join(f"{in_csv(line)}\n" for line in (CSV_COLUMNS, *pair_records(shown)))
+    by_state = {state: [one for one in shown if one.state == state] for state in STATES}
+    lists = {f"{STATES[state]}: {count(len(pairs), 'cell')}": pairs for state, pairs in by_state.items() if pairs}
+    states = Counter(one.state for one in found.pairs)
     counts = ", ".join(f"{title[0].lower()}{title[1:]} {states[one]}" for one, title in STATES.items() if states[one])
-    notes = [f"Cells: {counts}.", *_notes(found, factor)]
+    notes = [f"Cells: {counts}.", *_notes(found)]
     if format == "terminal":
-        apart = ("Table",) if factor > 1 or sort == "factor" else ("Table", "Factor")
-        return _terminal(found, lists, notes, factor, apart, width)
+        return _terminal(found, lists, notes, width)
     parts = [f"- A: {in_markdown(str(found.a))}\n- B: {in_markdown(str(found.b))}"]
     for head, pairs in lists.items():
-        parts += [f"### {head}", _listed(pairs, factor)]
+        parts += [f"### {head}", _listed(pairs)]
     parts.append("\n".join(f"- {in_markdown(note)}" for note in notes))
     return "\n\n".join(parts) + "\n"
 
 
-def _terminal(
-    found: Comparison,
-    lists: Mapping[str, Sequence[Pair]],
-    notes: Sequence[str],
-    factor: float,
-    apart: Collection[str],
-    width: int | None,
-) -> str:
-    """Lists of cells without the columns `apart`; the tables' names stand above their cells."""
+def _terminal(found: Comparison, lists: Mapping[str, Sequence[Pair]], notes: Sequence[str], width: int | None) -> str:
+    """Lists of cells; the tables' names stand above their cells."""
     screen = Screen(width)
     screen.say(f"A: {found.a}")
     screen.say(f"B: {found.b}")
@@ -97,8 +67,8 @@ def _terminal(
         for table, several in groupby(pairs, _table):
             screen.say("")
             screen.say(table)
-            lines = [_line(one, factor) for one in several]
-            names = [name for name in _HEADER if name not in apart and (name or any(line[name] for line in lines))]
+            lines = [_line(one) for one in several]
+            names = [name for name in _HEADER[1:] if name or any(line[name] for line in lines)]
             screen.show(listed(names, [[line[name] for name in names] for line in lines], _WORDS))
     screen.say("")
     for note in notes:
@@ -106,25 +76,12 @@ def _terminal(
     return screen.text
 
 
-def _grouped(shown: Sequence[tuple[State, Pair]], split: bool) -> dict[str, list[Pair]]:
-    """The cells by their states' titles, in the order of `STATES`; under no title if they are not to be `split`."""
-    if not split:
-        return {"": [one for _, one in shown]} if shown else {}
-    there = {state for state, _ in shown}
-    return {STATES[state]: [one for own, one in shown if own == state] for state in STATES if state in there}
-
-
-def _notes(found: Comparison, factor: float) -> list[str]:
+def _notes(found: Comparison) -> list[str]:
     notes = [
         "B - A is in points, over all seeds that both have, as a description: also over those that the suite does not "
         "declare. Its interval is Student's over these seeds' differences."
     ]
-    if any(one.seed is not None and one.paired for one in found.pairs):
-        notes.append(
-            "With one seed in common clients are paired instead: such an interval is conditional on that seed, and "
-            "says nothing of others."
-        )
-    same = [one for one in found.pairs if one.state(factor) == "same"]
+    same = [one for one in found.pairs if one.state == "same"]
     if same:
         alike = sum(one.alike for one in same)
         notes.append(
@@ -137,11 +94,11 @@ def _notes(found: Comparison, factor: float) -> list[str]:
     return notes
 
 
-def _listed(pairs: Sequence[Pair], factor: float) -> str:
+def _listed(pairs: Sequence[Pair]) -> str:
     """Cells as a table in Markdown."""
     from tabulate import tabulate
 
-    lines = [_line(one, factor) for one in pairs]
+    lines = [_line(one) for one in pairs]
     names = [name for name in _HEADER if name or any(line[name] for line in lines)]
     sides = ["left" if name in _WORDS else "right" for name in names]
     fields = [[in_pipes(line[name]) for name in names] for line in lines]
@@ -152,16 +109,15 @@ def _table(one: Pair) -> str:
     return one.name.suite if one.name.profile == "paper" else f"{one.name.suite} [{one.name.profile}]"
 
 
-def _line(one: Pair, factor: float) -> dict[str, str]:
+def _line(one: Pair) -> dict[str, str]:
     """Texts of a cell by `_HEADER`."""
     interval = one.interval
     fields = [
         *(_table(one), one.name.row_title, one.name.column_title, _number(one.a), _number(one.b)),
         NONE if one.difference is None else f"{_number(one.difference, '+')}",
         f"{_number(interval.low, '+')} to {_number(interval.high, '+')}" if interval and not one.alike else NONE,
-        NONE if one.factor is None else f"{one.factor:.3f}",
         ranges(one.shared or one.seeds_a or one.seeds_b),
-        one.why(factor),
+        one.why,
     ]
     return dict(zip(_HEADER, fields, strict=True))
 
@@ -170,17 +126,16 @@ def _number(value: float | None, sign: str = "") -> str:
     return NONE if value is None else f"{round(value, 2) + 0.0:{sign}.2f}"
 
 
-def pair_records(shown: Sequence[tuple[State, Pair]], factor: float = 1.0) -> Iterator[Sequence[object]]:
+def pair_records(shown: Sequence[Pair]) -> Iterator[Sequence[object]]:
     """Values of `CSV_COLUMNS` for each cell."""
-    for state, one in shown:
+    for one in shown:
         name, interval = one.name, one.interval
-        over = "" if one.paired is None else "seeds" if one.seed is None else "clients"
         yield (
-            *(name.suite, name.profile, name.row_title, name.row, name.column_title, name.column, name.stage, state),
-            *map(_short, (one.a, one.b, one.difference, *(interval or (None, None)), one.factor)),
-            *(one.paired.n if one.paired else None, over, one.seed),
+            *(name.suite, name.profile, name.row_title, name.row, name.column_title, name.column, name.stage),
+            *(one.state, *map(_short, (one.a, one.b, one.difference, *(interval or (None, None))))),
+            one.paired.n if one.paired else None,
             *(" ".join(map(str, seeds)) for seeds in (one.seeds_a, one.seeds_b)),
-            *(one.alike, one.rounding, one.why(factor), " ".join(one.runs_a), " ".join(one.runs_b)),
+            *(one.alike, one.rounding, one.why, " ".join(one.runs_a), " ".join(one.runs_b)),
         )
 
 
