@@ -20,7 +20,6 @@ _ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 _OF_DATASETS = "datasets: "
 """Beginning of the notes of a reference that lists datasets."""
 _LACKING = {
-    "digit-five": "the source Synthetic Digits of the dataset digit-five",
     "femnist-letters": "NIST's Special Database 19, from which the dataset femnist-letters may be read",
 }
 """Parts of datasets of which the other parts have references."""

@@ -27,6 +27,20 @@ def test_tables_agree_where_the_paper_prints_a_number_twice(tables: dict[int, Ex
         assert all(printed(1)[key] == printed(n)[key] for key in keys)
 
 
+def test_departures_say_which_hyperparameters_were_tuned_and_which_lie_outside_the_papers_grid(
+    tables: dict[int, Expansion],
+) -> None:
+    for cell in tables[1].cells:
+        told = [one for one in tables[1].departures_of(cell) if one.what == "hyperparameters"]
+        if cell.row.id in ("local", "pfedvem") or (cell.row.id == "scaffold" and cell.column.dataset == "cifar100"):
+            continue
+        (departure,) = told
+        hyper = cell.runs[0].method.hyper
+        assert (departure.source == "tuned") == ("tuned" in {cell.sources.get(key) for key in hyper})
+        outside = hyper.get("lr", 0.01) not in (0.01, 0.001) or hyper.get("batch", 10) not in (10, 50, 100)
+        assert (departure.kind == "text") == outside, (cell.row.id, cell.column.id)
+
+
 @pytest.mark.parametrize("n", TABLES)
 def test_the_code_is_cited_only_for_what_it_has(tables: dict[int, Expansion], n: int) -> None:
     """It has pFedVEM alone, on CIFAR alone, and an unused loader of SUN397 that prepares photos as ours does."""
