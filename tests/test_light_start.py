@@ -14,7 +14,6 @@ from pflbench.store import Store
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
 
-QUEUE = Path(__file__).parents[1] / "results" / "QUEUE.toml"
 PROGRAM = """
 import sys
 from pflbench.cli.main import main
@@ -76,11 +75,6 @@ def test_reports_never_import_torch() -> None:
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
-
-
-def test_a_queue_is_listed_without_torch(tmp_path: Path) -> None:
-    code, printed = start("queue", "--list", "--file", str(QUEUE), cwd=tmp_path)
-    assert code == 0 and printed.count(" done; ") > 1
 
 
 def test_a_report_without_results_starts_without_torch(tmp_path: Path) -> None:

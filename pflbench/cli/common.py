@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pflbench.errors import UsageError, unknown
 from pflbench.output import plain, requested
-from pflbench.spec import RunSpec
-from pflbench.store import Store
 from pflbench.units import count
 
 if TYPE_CHECKING:
@@ -49,11 +46,6 @@ def show_runs(runs: Sequence[Listed]) -> None:
     head += ["file", *(["differs"] if any(run.differs for run in runs) else [])]
     lines = [head, *([str(getattr(run, key)) for key in head] for run in runs)]
     console().print(tabulate(lines, tablefmt="plain", disable_numparse=True))
-
-
-def states(specs: Iterable[RunSpec], store: Store) -> Counter[str]:
-    """Number of these runs in each state."""
-    return Counter(store.status(spec.id) for spec in specs)
 
 
 def say_packed(packed: Iterable[Packed]) -> None:

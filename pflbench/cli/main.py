@@ -38,12 +38,12 @@ VERBS = (
         "rerun",
         "cite",
     ),
-    *("pack", "merge", "upgrade", "rm", "queue", "tune", "check", "speed", "info"),
+    *("pack", "merge", "rm", "tune", "check", "info"),
 )
 """In the order of the help. Each is a function of its name, or a group's `app`, in its own module or one of `HOME`."""
 HOME = {
-    **{"plan": "run", "explain": "report", "status": "ls", "info": "speed"},
-    **dict.fromkeys(("scores", "show", "pack", "merge", "upgrade", "rm"), "stored"),
+    **{"plan": "run", "explain": "report", "status": "ls"},
+    **dict.fromkeys(("scores", "show", "pack", "merge", "rm"), "stored"),
 }
 """The modules of verbs that share one."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -84,32 +83,20 @@ def plan(
         ),
     ] = True,
     shard: options.ShardText = None,
-    sbatch: Annotated[
-        bool, option("--sbatch", help="Print an array script for Slurm instead, whose jobs share these runs.")
-    ] = False,
 ) -> int:
     """Say what `pflbench run` would do for this part of a suite: runs, what is done, time, disk. Trains nothing.
 
-    A time comes from what `pflbench speed` or an earlier plan measured on this machine; else from finished runs in
+    A time comes from what an earlier plan measured on this machine; else from finished runs in
     this results folder that this machine's processor made; else from those of another machine. Finished runs tell of
     runs with the same method and hyperparameters, dataset, network, cohort, batch, precision and scoring, and of at
     most four times their rounds. What nothing tells is measured on one core, and kept.
     """
     from pflbench.running.planning import plan
-    from pflbench.running.slurm import script
-    from pflbench.suite.expand import parts
     from pflbench.suite.load import loaded
     from pflbench.units import parse_shard
 
     part = parse_shard(shard) if shard else None
     suites = loaded(selection.suites, data_dir)
-    if sbatch:
-        parts(suites, selection)  # which names what is unknown
-        more = (f" --data-dir {quote(str(data_dir.absolute()))}" if data_dir else "") + (
-            f" --shard {part}" if part else ""
-        )
-        common.put(script(selection.options + more, results))
-        return 0
     made = plan(suites, selection, results, data_root(data_dir), measure=measure, on_event=_say_measuring, shard=part)
     for text in (*made.remarks, *made.tables):
         console().print(text)

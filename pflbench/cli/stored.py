@@ -1,4 +1,4 @@
-"""`pflbench show`, `scores`, `rm`, `pack`, `merge` and `upgrade`: what stored runs hold, and what is done with them."""
+"""`pflbench show`, `scores`, `rm`, `pack` and `merge`: what stored runs hold, and what is done with them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import typer
 from pflbench.cli import common, options
 from pflbench.cli.common import console, errors
 from pflbench.cli.options import WANTED, asking, option
-from pflbench.data.root import data_root
 from pflbench.errors import UsageError
 from pflbench.selection import EVERYTHING, Selection, Wanted
 from pflbench.store import ShownStore, Store
@@ -185,37 +184,3 @@ def merge(
     were = "was" if merged.same == 1 else "were"
     console().print(f"{count(merged.added, 'run')} merged into {str(into)!r}, {merged.same} {were} there.")
     return 0 if merged.good else 1
-
-
-def upgrade(
-    results: options.Results = options.DEFAULT_RESULTS,
-    data_dir: options.DataDir = None,
-    dry_run: Annotated[bool, option("--dry-run", help="Say what there is to do, and stop.")] = False,
-) -> int:
-    """Bring a results folder up to date: runs under their methods' names of today, with costs, and with every column.
-
-    The costs of a run's local updates are counted from its federation, where its dataset is here, in seconds to a
-    minute for each run; nothing is trained.
-
-    Scores stay as they are, and so do runs that are up to date. The id that a renamed run had stays in its provenance.
-    """
-    from pflbench.running.recount import TITLE, recounting, uncounted_runs
-    from pflbench.store.upgrade import upgrade
-
-    store = Store(results)
-    changed = upgrade(store, dry_run=dry_run)
-    uncounted = len(uncounted_runs(store))
-    if uncounted and dry_run:
-        changed[f"{TITLE}, as far as they can be counted here"] = uncounted
-    elif uncounted:
-        console().print(
-            f"Counting what clients of {count(uncounted, 'run')} were asked for. Interrupted, the same command "
-            "goes on with the next file."
-        )
-        changed |= upgrade(store, (recounting(data_root(data_dir)),))
-    for title, number in changed.items():
-        were = "to be" if dry_run else "were" if number > 1 else "was"
-        console().print(f"{count(number, 'run')} {were} {title}.")
-    if not changed:
-        console().print(f"Nothing to upgrade in {str(results)!r}.")
-    return 0

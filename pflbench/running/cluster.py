@@ -62,7 +62,7 @@ def train(handed: training.Handed) -> tuple[list[Done], list[str]]:
         every = Training(tuple(tasks), work.names, f"{count(number, 'actor')} of Ray, each with {_each(execution)}")
         on_event(every)
         with leases.Leases(results) as held:
-            shared = Shared(longest_first(tasks, every.work, work.turns), held, settled, until=execution.until)
+            shared = Shared(longest_first(tasks, every.work), held, settled)
             driver = _Driver(ray, shared, env, execution, on_event)
             try:
                 driver.run(number)

@@ -39,7 +39,6 @@ class Execution:
         data_dir: Where the datasets are. None: the data root.
         shard: Only this part of what is asked for, the same on every machine whatever is stored. None: everything.
         wait: Whether to wait for what others train, and take it over if they die.
-        until: When no run is to start any more, on the clock of `time.monotonic`; not for `slurm`. None: never.
         executor: Who trains: this process and those that it starts (`local`), jobs of a Slurm cluster (`slurm`), or
             actors of a Ray cluster (`ray`).
         slots: How many jobs or actors train at a time. None: Slurm: 8; Ray: as many as the cluster has room for.
@@ -66,7 +65,6 @@ class Execution:
     data_dir: str | Path | None = None
     shard: Shard | None = None
     wait: bool = True
-    until: float | None = None
     executor: Executor = "local"
     slots: int | None = None
     gpus_per_task: float | None = None

@@ -15,15 +15,14 @@ from pflbench.selection import Selection
 from pflbench.store.code import equals
 from pflbench.store.store import Store
 from pflbench.suite.document import Suite
-from pflbench.suite.expand import Part, labelled, parts, with_columns
+from pflbench.suite.expand import Part, parts, with_columns
 from pflbench.suite.load import loaded, standing
-from pflbench.suite.queue import QueueItem
 
 ELSEWHERE: Mapping[Executor, Elsewhere] = {"slurm": slurm.train, "ray": cluster.train}
 
 
-def _work_of(parts: Sequence[Part], every: Sequence[int | None] = ()) -> Work:
-    """The runs behind tables. `every`: for each table, the interval of rounds after which all its runs are scored."""
+def _work_of(parts: Sequence[Part]) -> Work:
+    """The runs behind tables."""
     places = {id: where for table, _ in parts for id, where in table.locations.items()}
     asked: dict[str, list[Mapping[str, object]]] = {}
     for table, _ in parts:
@@ -31,10 +30,10 @@ def _work_of(parts: Sequence[Part], every: Sequence[int | None] = ()) -> Work:
         for id, cell in first.items():
             asked.setdefault(id, []).append(table.provenance(cell))
     scored: dict[str, int] = {}
-    for (table, _), interval in zip(parts, every or [None] * len(parts), strict=True):
+    for table, _ in parts:
         for cell in table.cells:
-            if wanted := interval or cell.every:
-                scored |= {spec.id: math.gcd(wanted, scored.get(spec.id, 0)) for spec in cell.needed}
+            if cell.every:
+                scored |= {spec.id: math.gcd(cell.every, scored.get(spec.id, 0)) for spec in cell.needed}
     return Work([spec for table, _ in parts for spec in table.runs], places, with_columns(parts), asked, every=scored)
 
 
@@ -63,21 +62,6 @@ def run(
         return Outcome([], missing, {}, {})
     outcome = train(_work_of(asked), results, execution, on_event, dry=dry)
     return outcome._replace(problems=[*missing, *outcome.problems])
-
-
-def run_in_turn(
-    items: Sequence[QueueItem], results: Path, execution: Execution, on_event: OnEvent = unheard, *, dry: bool = False
-) -> Outcome:
-    """Train what has no result of a queue: a later item's runs start once none of an earlier one's is left to start.
-
-    The other arguments and the errors are those of `train`. Names of runs have their suite's in front.
-    """
-    asked = [labelled(suite, item.table) for item in items for suite in loaded(item.part.suites, execution.data_dir)]
-    work = _work_of(asked, [item.entry.evaluate_every for item in items])
-    turns = {spec.id: turn for turn, item in reversed([*enumerate(items)]) for spec in item.table.runs}
-    suites = {spec.id: item.table.suite for item in reversed(items) for spec in item.table.runs}
-    names = {id: f"{suites[id]} · {name}" for id, name in work.names.items()}
-    return train(work._replace(turns=turns, names=names), results, execution, on_event, dry=dry)
 
 
 def train(

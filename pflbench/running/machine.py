@@ -44,7 +44,7 @@ def file() -> Path:
 def seconds_per_example(device: str | None = None) -> dict[str, float]:
     """Seconds of one example's gradient, as measured last on a device (default: this machine's processor).
 
-    The keys are networks, as `pflbench speed` measures them, and what `running.estimate.timed_as` says of runs.
+    The keys are networks, as `tools/speed` measures them, and what `running.estimate.timed_as` says of runs.
     """
     known = measured(device).items()
     return {name: one["seconds_per_client_step"] / one["batch"] for name, one in known if one.get("batch")}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from time import monotonic
-from types import MappingProxyType
 from typing import Protocol
 
 from pflbench.running.task import Done, Task
@@ -48,7 +46,6 @@ class Shared:
     """The tasks still to do, in their order. What `settled` says of runs is passed on to `on_done`.
 
     `again`: tasks to try once more, as a process that trained them died. Their leases are held all the time.
-    `until`: when no task is to start any more, on the clock of `time.monotonic`; None: never.
     """
 
     def __init__(
@@ -57,11 +54,9 @@ class Shared:
         leases: Leasing | None = None,
         settled: Settled = lambda _: None,
         on_done: Callable[[Done], None] = lambda _: None,
-        until: float | None = None,
     ) -> None:
         self.waiting, self.leases, self.settled, self.on_done = list(tasks), leases or Alone(), settled, on_done
         self.again: list[Task] = []
-        self.until = until
 
     def take(self, fits: Callable[[Task], bool] = lambda _: True) -> Task | None:
         """The first task that nobody else has, with its leases; None if there is none now. Raises `StoreError`.
@@ -69,8 +64,6 @@ class Shared:
         Seeds that train as one stack are taken together, but where nothing else is left, as many as are free.
         `fits`: whether a task may be taken now.
         """
-        if self.until is not None and monotonic() >= self.until:
-            self.give_up()
         stacked = any(len(task.specs) > 1 for task in self.waiting)
         for partly in (False, True)[: 1 + stacked]:
             for task in filter(fits, tuple(self.waiting)):
@@ -117,14 +110,9 @@ class Shared:
         return replace(task, specs=todo) if todo else None
 
 
-def longest_first(
-    tasks: Iterable[Task], work: Mapping[str, float], turns: Mapping[str, int] = MappingProxyType({})
-) -> list[Task]:
-    """The tasks of each turn with most work first, so that no long one ends alone; equal ones in their order.
+def longest_first(tasks: Iterable[Task], work: Mapping[str, float]) -> list[Task]:
+    """Sort tasks by their work, the longest first, so that no long one ends alone. Equal ones stay in their order.
 
-    `work`: what each run costs next to the others, by its id. `turns`: each run's turn, by its id; default: 0.
+    `work`: relative cost of each run, by its id.
     """
-    return sorted(
-        tasks,
-        key=lambda task: (turns.get(task.specs[0].id, 0), -math.fsum(work[spec.id] for spec in task.specs)),
-    )
+    return sorted(tasks, key=lambda task: -math.fsum(work[spec.id] for spec in task.specs))

@@ -1,4 +1,4 @@
-"""Slurm: jobs that share the runs of one results folder (`--executor slurm`), and an array script (`plan --sbatch`).
+"""Slurm: jobs that share the runs of one results folder (`--executor slurm`).
 
 Every job of an array does what a terminal does: it takes the longest run on which no other has a lease
 (`store.leases`), and ends when nothing is left to take. What is submitted is one function with JSON text: a job starts
@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -197,8 +195,7 @@ def _executor(folder: Path, execution: Execution) -> Any:
     settings |= {"timeout_min": minutes} | {f"slurm_{name}": value for name, value in numbers.items()}
     if CLUSTER == "slurm" and shutil.which("srun") is None:
         raise UsageError(
-            "--executor slurm: there is no Slurm on this machine (no srun). Run this where you submit jobs, or write a "
-            "script to submit there: pflbench plan … --sbatch."
+            "--executor slurm: there is no Slurm on this machine (no srun). Run this on a node that submits jobs."
         )
     try:
         executor = submitit.AutoExecutor(folder=folder, cluster=CLUSTER, slurm_max_num_timeout=TIMEOUTS)
@@ -274,41 +271,3 @@ def _told(done: Done, store: Store) -> Done:
     seconds = float(result.provenance.get("wall_seconds") or 0.0)
     resumed = int(result.provenance.get("resumed") or 0)
     return replace(done, elsewhere=False, headline=headline(result.scores), seconds=seconds, resumed=resumed)
-
-
-def script(options: str, results: Path) -> str:
-    """The text of a script whose jobs share what these options of `pflbench run` ask for.
-
-    A job whose time is nearly up ends the round under way, writes its checkpoint, and is put back into the queue.
-
-    Args:
-        options: Of `run`, each with a blank before it, quoted for a shell.
-        results: The results folder, which all nodes see.
-    """
-    python = shlex.quote(sys.executable)
-    folder = shlex.quote(str(results.absolute()))
-    return f"""#!/bin/bash
-# As many jobs as the array has share the runs: each takes the longest that no other has. Add what your cluster needs:
-# --partition, --account, and on GPUs --gpus-per-task=1. More cores for each: --cpus-per-task, and --jobs below.
-#SBATCH --job-name=pflbench
-#SBATCH --array=1-{JOBS}
-#SBATCH --cpus-per-task=1
-#SBATCH --time=04:00:00
-#SBATCH --requeue
-#SBATCH --open-mode=append
-#SBATCH --signal=B:TERM@120
-
-{python} -m pflbench run{options} --results {folder} --jobs 1 --checkpoint-every 10m --no-wait &
-child=$!
-trap 'kill -TERM "$child"' TERM
-wait "$child"
-code=$?
-while kill -0 "$child" 2>/dev/null; do # the signal ended the wait, not the program
-  wait "$child"
-  code=$?
-done
-if [ "$code" = 75 ]; then # stopped, with its checkpoint written
-  scontrol requeue "${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}"
-fi
-exit "$code"
-"""

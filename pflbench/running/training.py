@@ -109,8 +109,6 @@ class Work(NamedTuple):
     """By run id, the provenance of what was stored when the work was given out. None: now."""
     every: Mapping[str, int] = MappingProxyType({})
     """By run id, the suite's interval of rounds after which it is scored, too."""
-    turns: Mapping[str, int] = MappingProxyType({})
-    """By run id, its turn: the runs of one turn are started before those of the next. Empty: all have the same."""
 
     def interval(self, spec: RunSpec, asked: Execution | Environment) -> int | None:
         """Interval of rounds after which a run is scored, too: the request's, else the suite's."""
@@ -226,7 +224,7 @@ def _here(handed: Handed) -> tuple[list[Done], list[str]]:
     on_event(training)
     with Leases(results) as leases:
         dones = local.execute(
-            Shared(longest_first(made, training.work, work.turns), leases, settled, until=execution.until),
+            Shared(longest_first(made, training.work), leases, settled),
             env,
             jobs=jobs,
             on_event=on_event,

@@ -24,7 +24,7 @@ Cli = Callable[..., Result]
 
 @pytest.fixture(autouse=True)
 def no_measurements(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `pflbench speed` found on this machine is nobody's business here."""
+    """What was measured on this machine is nobody's business here."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
 
@@ -33,14 +33,6 @@ def no_contract(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     """Users' methods train without being held against the contract, which takes seconds; `checked` brings it back."""
     if "checked" not in request.fixturenames:
         monkeypatch.setattr("pflbench.running.conformance.hold", lambda methods, on_start: [])
-
-
-@pytest.fixture(autouse=True)
-def nice(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The increments of this process' niceness that `queue` asks for. They are not made: the tests after it would wait."""
-    made: list[int] = []
-    monkeypatch.setattr(os, "nice", made.append, raising=False)
-    return made
 
 
 @pytest.fixture

@@ -41,7 +41,6 @@ RUN = ("run", "-s", "tiny.toml")
         ((*RUN, "-m", "fedavg", "--set", "ditto.lr=1"), ("ditto is not selected: add --method ditto", "leave this")),
         ((*RUN, "--set", "cafeme.lr=1"), ("cafeme is not selected: add --method cafeme", "Selected: fedavg, ditto.")),
         ((*RUN, "--gpus-per-task", "inf"), ("--gpus-per-task", "inf is not a finite number: write a number")),
-        (("queue", "--minutes", "inf"), ("--minutes", "inf is not a finite number")),
         (("check", "foo.py"), ("Which class of 'foo.py'? Write foo.py:Class.",)),
         (("runn",), ("'runn'", "'run'")),
         (("plan", "-s", "tiny.toml", "-m", "fedavgg"), ("method 'fedavgg'", "'fedavg'")),

@@ -351,9 +351,7 @@ def test_every_verb_takes_them(cli, folder: Path) -> None:
     tried = cli("tune", "-s", "own.toml", "-m", "fedavg", "--column", "own", "--grid", "lr=0.1,0.01")
     assert tried.code == 0, tried.err
     assert cli(*RUN, "--dry-run").out.count("own · fedavg") == 2
-    (folder / "QUEUE.toml").write_text('[[entry]]\nsuite = "own.toml"\nseeds = [0]\n')
-    assert cli("queue", "-f", "QUEUE.toml").code == 0
-    assert "1 of 1 done" in cli("queue", "-f", "QUEUE.toml", "--list").out
+    assert cli(*RUN, "--seeds", "0").code == 0
     assert "2 runs to do" not in cli("plan", "-s", "own.toml").out
     assert cli("pack", "-s", "own.toml").code == 0
     assert cli("status", "-s", "own.toml").out == "own [paper]: 1 done, 0 failed, 1 missing\n"

@@ -240,10 +240,9 @@ def test_help_of_every_verb() -> None:
         "data fetch",
         "show",
         "pack",
-        "queue",
         "check",
     )
-    for verb in (*verbs, "speed", "info"):
+    for verb in (*verbs, "info"):
         result = CliRunner().invoke(program.program(), [*verb.split(), "-h"])
         assert result.exit_code == 0 and f"Usage: pflbench {verb}" in result.output.replace("root", "pflbench")
 

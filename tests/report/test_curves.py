@@ -110,8 +110,8 @@ def test_what_runs_do_not_tell_is_said(table: Expansion, store: Store, personal:
     for against, words in (
         ("steps", "counted in epochs"),
         ("seconds", "--redo always"),
-        ("bytes", "pflbench upgrade"),
-        ("gradients", "pflbench upgrade"),
+        ("bytes", "--redo always"),
+        ("gradients", "--redo always"),
     ):
         drawing = curves(both, Shelf(store), against)
         (note,) = (one for one in drawing.notes if one.startswith("Left out, as the stored runs do not tell"))

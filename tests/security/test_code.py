@@ -31,7 +31,6 @@ READING = {
     "plan": ("plan", "-s", "tiny.toml"),
     "merge": ("merge", "results", "--into", "merged"),
     "pack": ("pack",),
-    "upgrade": ("upgrade", "--dry-run"),
 }
 
 

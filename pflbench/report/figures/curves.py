@@ -247,7 +247,7 @@ def _in_a_pass(spec: RunSpec, rows: float) -> int:
     return max(1, math.ceil(rows / batch) if spec.keeps_tail else int(rows // batch))
 
 
-_COUNTED = "`pflbench upgrade` counts it where the dataset is at hand"
+_COUNTED = "`pflbench run --redo always` counts it"
 AXES: Mapping[str, Axis] = {
     "round": Axis("round", lambda run: 1.0),
     "steps": Axis(

@@ -1,0 +1,32 @@
+"""`pflbench info`: versions, devices and folders of this machine."""
+
+from __future__ import annotations
+
+import json
+import platform
+
+from pflbench.cli.common import console
+from pflbench.data.root import data_root
+
+
+def info() -> int:
+    """Print versions, devices and folders: paste it into a bug report."""
+    import torch
+
+    from pflbench.running import provenance
+    from pflbench.running.local import cores
+    from pflbench.suite.load import folder
+
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    found = {
+        **provenance.versions(),
+        **provenance.checkout(),
+        "platform": platform.platform(),
+        "processor": provenance.device_name("cpu"),
+        "cores": cores(),
+        "gpus": gpus,
+        "data_root": str(data_root()),
+        "suites": str(folder()),
+    }
+    console().print(json.dumps(found, indent=2))
+    return 0
