@@ -92,32 +92,13 @@ def plot(
         str | None,
         option("--kind", help="With --per-client: sorted (as a rule), or violins.", rich_help_panel=_CURVES),
     ] = None,
-    before_after: Annotated[
-        bool,
-        option(
-            "--before-after",
-            help="Each client's accuracy after personalization against that before, and the share that gains.",
-            rich_help_panel=_CURVES,
-        ),
-    ] = False,
-    critical_difference: Annotated[
-        bool,
-        option(
-            "--critical-difference",
-            help="The rows' mean ranks over at least ten independent columns, and which are not apart (Nemenyi).",
-            rich_help_panel=_CURVES,
-        ),
-    ] = False,
-    caption: Annotated[
-        bool, option("--caption", help="Write the title above the picture and the notes, printed anyway, below it.")
-    ] = False,
     packaged: options.Packaged = True,
     results: options.Results = options.DEFAULT_RESULTS,
     data_dir: options.DataDir = None,
 ) -> int:
     """Draw a figure from the stored runs, or write the numbers behind it.
 
-    What is not there yet is left out, and a line says so, on the terminal or below the picture.
+    Missing results are left out; the command prints what they are.
     """
     from pflbench.report.figures.panels import to_csv
 
@@ -125,8 +106,7 @@ def plot(
     if format_ not in FORMATS:
         raise unknown("format of a figure", format_, FORMATS)
     part = selection.but(suites=[*filter(None, [name]), *selection.suites])
-    asked = {"--curve": curve, "--per-client": per_client, "--before-after": before_after}
-    asked |= {"--critical-difference": critical_difference}
+    asked = {"--curve": curve, "--per-client": per_client}
     _check(
         asked, {"--against": ("--curve", against), "--metric": ("--curve", metric), "--kind": ("--per-client", kind)}
     )
@@ -134,15 +114,11 @@ def plot(
     if any(asked.values()):
 
         def draw(table: Expansion, shelf: Shelf) -> Drawing:
-            from pflbench.report.figures import critical, curves, each_client
+            from pflbench.report.figures import curves, each_client
 
-            if critical_difference:
-                return critical.critical(table, shelf)
             if curve:
                 return curves.curves(table, shelf, against or "round", metric or "accuracy")
-            if per_client:
-                return each_client.distributions(table, shelf, kind or "sorted")
-            return each_client.before_after(table, shelf)
+            return each_client.distributions(table, shelf, kind or "sorted")
 
         drawing = _of_any_runs(part, draw, store, data_dir)
     else:
@@ -152,7 +128,7 @@ def plot(
     else:
         from pflbench.report.figures.pictures import picture  # which imports matplotlib
 
-        content = picture(drawing, format_, caption=caption)
+        content = picture(drawing, format_)
     common.write(output, content)
     for note in drawing.notes:
         console().print(note)

@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pflbench.commands import public_folder
-from pflbench.names import BUILT_IN
-from pflbench.report.citing import cited
 from pflbench.report.claims import Judged, Tables, asked, judge
 from pflbench.report.compact import check_known
 from pflbench.report.explain import hyperparameters, method_of, shared_settings
 from pflbench.report.html.data import CellSources, Sheet, with_numbers
 from pflbench.report.html.render import render_page as rendered
 from pflbench.report.layout import Filled, fill, finished, reread
-from pflbench.report.methods import MethodDescription, describe_method
 from pflbench.report.reading import Shelf
 from pflbench.report.rivals import rival_row
 from pflbench.report.table import Versus
@@ -49,7 +46,6 @@ def tables_page(
         Sheet(
             {"last": counted_rows(table, part.methods)},
             selection(suites=[name]),
-            bibtex=cited(name),
             results=public_folder(store.root),
         )
         for name, table in found.counted.items()
@@ -63,7 +59,6 @@ def tables_page(
     }
     return rendered(
         kept,
-        _methods(kept),
         read_as,
         rivals,
         _claims(kept, shelf, own, shown if selects_nothing(part) else []),
@@ -96,12 +91,6 @@ def _claims(
     return found
 
 
-def _methods(sheets: Sequence[Sheet]) -> dict[str, MethodDescription]:
-    """Descriptions of the built-in methods that these tables show."""
-    names = {value.method for sheet in sheets for *_, value in sheet.table.shown}
-    return {name: describe_method(name) for name in sorted(names & BUILT_IN["methods"].keys())}
-
-
 def _sheet(table: Expansion, part: Selection, shelf: Shelf, asked: Requests) -> Sheet:
     last = fill(table, shelf, asked, methods=part.methods)
     fills: dict[ReadAs, Filled] = {"last": last}
@@ -115,7 +104,6 @@ def _sheet(table: Expansion, part: Selection, shelf: Shelf, asked: Requests) -> 
         protocol=table.protocol,
         fills=fills,
         told=_told(last),
-        bibtex=cited(table.part.suites[0]),
         versus={read_as: _rivals(filled) for read_as, filled in fills.items()},
     )
 

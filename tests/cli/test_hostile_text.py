@@ -134,7 +134,7 @@ def test_styles_of_a_terminal_are_our_own(hostile: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("format", ["csv", "svg", "pdf", "png"])
 def test_pictures_hold_none(cli, hostile: Path, format: str) -> None:
-    done = cli("plot", "tiny.toml", "--per-client", "--caption", "-o", f"out.{format}")
+    done = cli("plot", "tiny.toml", "--per-client", "-o", f"out.{format}")
     assert done.code == 0 and HIDDEN.findall(done.out + done.err) == []
     if format == "svg":
         ElementTree.parse(hostile / "out.svg")  # raises at a control character

@@ -96,14 +96,6 @@ def test_the_csv_names_the_columns(build: Build, store: Store) -> None:
     assert [row[-1] for row in rows[:2]] == ["Dir 0.3", "Dir 5"]
 
 
-def test_a_caption_is_written_if_it_is_asked_for(build: Build, store: Store) -> None:
-    build.fill(store)
-    drawing = draw(build, store, across())
-    bare, told = picture(drawing, "svg"), picture(drawing, "svg", caption=True)
-    assert b"Demo, Table 1" not in bare and b"Mean over seeds" in bare, "the foot says what a point is"
-    assert b"Demo, Table 1" in told and told.count(b"Mean over seeds") == 2
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [({"at": [2, 1]}, "rise from column to column"), ({"y": [100, 70]}, "the least accuracy shown, then the most")],

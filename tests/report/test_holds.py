@@ -1,4 +1,4 @@
-"""The page's first screen and the forest: coverage, verdicts, claims and slopes are those of the tables."""
+"""The page's first screen and the forest: coverage, verdicts, and claims are those of the tables."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import scipy.stats
-from table_kit import row
 
 from pflbench.report.claims import Judged, Missing, Side
 from pflbench.report.decide import Decision, Word
 from pflbench.report.html.data import Sheet
-from pflbench.report.html.holds import GAP, cards
+from pflbench.report.html.holds import cards
 from pflbench.report.html.render import render_page
 from pflbench.report.layout import fill, finished
 from pflbench.report.reading import Shelf
@@ -25,9 +24,9 @@ from pflbench.report.verdict import GLYPHS
 from pflbench.selection import selection
 from pflbench.store import Store
 from pflbench.store.requests import requests_of
-from pflbench.suite.cells import Cell, Expansion, Reading, Reference
+from pflbench.suite.cells import Expansion, Reference
 from pflbench.suite.claim import Claim
-from pflbench.suite.schema import LayoutTable, Spread
+from pflbench.suite.schema import Spread
 
 if TYPE_CHECKING:
     from conftest import Build
@@ -54,7 +53,7 @@ def claim(word: Word, text: str = "FedAvg is ahead.", missing: tuple[Missing, ..
 
 def drawn(build: Build, store: Store, **table: Any) -> dict[str, list[float | None]]:
     """What the forest of a page is drawn by, by row and column."""
-    text = render_page([sheet(build.table(**table), store)], {})
+    text = render_page([sheet(build.table(**table), store)])
     found = re.search(r'id="data">(.*?)</script>', text, re.DOTALL)
     assert found
     (data,) = json.loads(found[1])["tables"]
@@ -63,7 +62,7 @@ def drawn(build: Build, store: Store, **table: Any) -> dict[str, list[float | No
 
 def test_verdicts_stand_behind_numbers_as_glyphs(build: Build, store: Store) -> None:
     build.fill(store)
-    text = render_page([sheet(build.table(references=PRINTED), store)], {})
+    text = render_page([sheet(build.table(references=PRINTED), store)])
     cells = re.findall(r'<td class="([^"]*is-[^"]*)"><button type="button">([^<]*)<', text)
     assert cells == [("is-inconclusive", "30.00 ± 8.16"), ("is-differs", "40.00 ± 8.16")], "numbers are as they were"
     for label, glyph in GLYPHS.items():
@@ -133,37 +132,5 @@ def test_a_claims_text_stays_text(build: Build, store: Store) -> None:
     build.fill(store)
     made = sheet(build.table(), store)
     words: tuple[Word, ...] = ("holds", "holds, smaller than printed", "does not hold", "undecided", "not run")
-    text = render_page([made], {}, judged={made.paper: [claim(word, "<b>ahead</b>") for word in words]})
+    text = render_page([made], judged={made.paper: [claim(word, "<b>ahead</b>") for word in words]})
     assert "<b>ahead" not in text and text.count("&lt;b&gt;ahead") == len(words)
-
-
-@pytest.mark.parametrize("rows", [2, 3])
-def test_two_tables_are_drawn_beside_each_other(build: Build, store: Store, rows: int, tmp_path: Path) -> None:
-    build.fill(store)
-    table = build.table(path=tmp_path / "demo.toml")
-    third = row("third", "Demo's own")
-    cells = (*table.cells, *(Cell(third, one.column, Reading("global"), one.runs) for one in table.cells[::2]))
-    if rows == 3:
-        table = replace(table, rows=(*table.rows, third), cells=cells)
-    paper = sheet(table, store)
-    beside = replace(
-        table, path=tmp_path / "fair.toml", layout=LayoutTable(beside=str((tmp_path / "demo.toml").resolve()))
-    )
-    fewer = replace(table, cells=tuple(cell.of_seeds({0, 1}) for cell in table.cells))
-    filled = replace(paper.fills["last"], table=beside, other=fewer)
-    fair = replace(paper, tables={"last": finished(filled)}, fills={"last": filled})
-    (card,) = cards([paper, fair], {paper.paper: [claim("holds")]})
-    if rows == 2:
-        assert card.slopes == (), "two rows are no picture"
-        return
-    first, second = card.slopes
-    assert [(line.title, line.left, line.right, line.own) for line in first.lines] == [
-        ("FedAvg", pytest.approx(25), pytest.approx(25), False),
-        ("FedAvg-FT", pytest.approx(70), pytest.approx(70), False),
-        ("Demo's own", pytest.approx(25), pytest.approx(25), True),
-    ]
-    low, high = first.lines[0], first.lines[1]
-    assert high.y[0] < low.y[0] == first.lines[2].y[0], "higher accuracies stand higher"
-    assert abs(low.labels[0] - first.lines[2].labels[0]) >= GAP, "labels of equal rows stand apart"
-    assert second.lines[0].left == pytest.approx(35)
-    assert first.seeds == "0, 1 (n = 2)", "only seeds that both have"

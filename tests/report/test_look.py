@@ -15,10 +15,10 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from pflbench.report.facts import Fact
+from pflbench.report.figures.labels import spread_out
 from pflbench.report.figures.marks import looks_of
 from pflbench.report.figures.panels import Drawing, Panel, Point, Series
 from pflbench.report.figures.pictures import ACROSS, COLUMN, STYLE, TEXT, figure_of, foot_of, picture
-from pflbench.report.figures.places import spread_out
 from pflbench.report.looks import COLORS, READABLE, contrast, looks, rgb, row_look
 
 
@@ -39,9 +39,9 @@ def _drawn(name: str) -> Figure:
     return drawn(CASES[name])
 
 
-def drawn(of: Drawing, *, caption: bool = False) -> Figure:
+def drawn(of: Drawing) -> Figure:
     with style.context(["default", STYLE]):
-        figure = figure_of(of, caption=caption)
+        figure = figure_of(of)
         figure.canvas.draw()
         return figure
 
@@ -101,7 +101,6 @@ def in_legend(figure: Figure) -> list[str]:
 MEANS = tuple(Series(f"m {i}", "mean", tuple(Point(k + i / 8, 50.0, 2.0, 3) for k in range(5))) for i in range(7))
 TINY = Series("drawn", "bars", tuple(Point(2000.0 * k, 1e-5 / (k + 1), None, 1) for k in range(8)), 2000.0)
 CLOUD = Series("a", "cloud", tuple(Point(float(k), float(k % 3)) for k in range(9)), hues=tuple(range(1, 10)))
-DOTS = Series("Per-FedAvg", "dots", tuple(Point(float(k), 90.0 - k) for k in range(0, 60, 7)))
 LONG = "a method with a name that is longer than a column of text is wide, as somebody's own may be"
 VIOLINS = tuple(Series(f"Method-{i}-FT", "violin", tuple(Point(float(i), 40.0 + k * i) for k in range(5))) for i in range(8))  # fmt: skip
 STACKED = tuple(
@@ -127,7 +126,6 @@ CASES = {
     "means": drawing(Panel("", MEANS, ("None", "Dir 1000", "Dir 5", "Dir 0.3", "Shards"))),
     "tiny": drawing(*(Panel(f"FMNIST {n} Clients", (TINY,)) for n in (50, 100, 200)), across=3),
     "clouds": drawing(*(Panel(f"client {n}: FedEC", (CLOUD,)) for n in range(6)), across=6, hue="round"),
-    "square": drawing(Panel("A", (DOTS,), square=True), Panel("B", (DOTS,), square=True), across=2),
     "violins": drawing(Panel("A", VIOLINS, tuple(s.label for s in VIOLINS))),
     "nothing": drawing(Panel("A", ()), Panel("B", ()), across=2),
     "beside": drawing(Panel("A", lines((20, 90))), beside={"method 0": "20 gradients, 3.4 s, 583,242 floats up"}),
@@ -139,22 +137,12 @@ def test_nothing_overlaps_and_nothing_is_cut(name: str) -> None:
     check(_drawn(name))
 
 
-def test_nor_does_it_with_a_caption() -> None:
-    noted = drawing(
-        Panel("A", lines((20, 90))), facts=(Fact("note", "A note of many words. " * 12), Fact("note", "Another one."))
-    )
-    figure = drawn(noted, caption=True)
-    check(figure)
-    assert any(said == "Demo" for said, _ in texts(figure)) and any("many words" in said for said, _ in texts(figure))
-    assert not any("words" in said or said == "Demo" for said, _ in texts(drawn(noted)))
-
-
 def test_each_picture_says_at_its_foot_what_it_is() -> None:
     series = (Series("m", "line", (Point(0.0, 1.0, 0.1, 3), Point(1.0, 2.0, 0.1, 5))),)
     of = drawing(Panel("A", series), facts=(Fact("spread", "Mean over seeds; the band is the standard error."),))
     told = "demo · paper · n = 3–5 · Mean over seeds; the band is the standard error"
     assert foot_of(of) == told
-    assert any(" ".join(said.split()) == told for said, _ in texts(drawn(of))), "also without a caption"
+    assert any(" ".join(said.split()) == told for said, _ in texts(drawn(of)))
 
 
 def test_a_reduced_profile_stands_across_its_picture() -> None:
@@ -208,13 +196,6 @@ def test_empty_panels_are_left_out_where_others_are_not() -> None:
     figure = drawn(drawing(Panel("A", ()), Panel("B", lines((20, 90))), Panel("C", ()), Panel("D", ()), across=2))
     assert [ax.get_title() for ax in figure.axes] == ["B"] and figure.get_figwidth() == COLUMN
     assert [ax.get_title() for ax in _drawn("nothing").axes] == ["A"]
-
-
-def test_a_square_has_the_same_numbers_on_both_axes() -> None:
-    figure = _drawn("square")
-    for ax in figure.axes:
-        box = ax.get_window_extent()
-        assert ax.get_xlim() == ax.get_ylim() and box.width == pytest.approx(box.height, rel=0.01)
 
 
 def test_places_are_as_near_as_they_can_be() -> None:

@@ -14,7 +14,6 @@ from matplotlib.text import Annotation
 
 from pflbench.report.figures.marks import Looks
 from pflbench.report.figures.panels import Panel, Series
-from pflbench.report.figures.places import spread_out
 
 AWAY = 0.04
 """Inches from a line's end to its name."""
@@ -28,6 +27,8 @@ MANY = 10
 """With more entries a legend stands beside the panels."""
 _SAME_END = 0.02
 """Lines end at the same place if they differ by this share of the axis."""
+_FARTHEST = 1.6
+"""Largest distance of a name from the place wanted, in its heights."""
 
 
 class Names(NamedTuple):
@@ -60,6 +61,30 @@ def at_ends(ax: Axes, panel: Panel, looks: Looks, renderer: RendererBase, room: 
     for text, place in zip(texts, places, strict=True):
         text.xy = (1.0, place / inside)
     return Names(texts, width + AWAY)
+
+
+def spread_out(wanted: Sequence[float], height: float, low: float, high: float) -> list[float] | None:
+    """Places as near to those wanted as may be, at least a height from each other and between the bounds.
+
+    None where one of them would stand farther than `_FARTHEST` heights from the one wanted.
+    """
+    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
+    if len(order) * height > high - low:
+        return None
+    groups: list[tuple[float, int]] = []  # mean of wanted places less those of the names below, and how many
+    for rank, i in enumerate(order):
+        mean, n = wanted[i] - rank * height, 1
+        while groups and groups[-1][0] > mean:
+            other, m = groups.pop()
+            mean, n = (mean * n + other * m) / (n + m), n + m
+        groups.append((mean, n))
+    flat = [mean for mean, n in groups for _ in range(n)]
+    top = high - height / 2 - (len(order) - 1) * height
+    flat = [min(max(one, low + height / 2), top) for one in flat]
+    places = dict(zip(order, (one + rank * height for rank, one in enumerate(flat)), strict=True))
+    if any(abs(places[i] - wanted[i]) > _FARTHEST * height for i in order):
+        return None
+    return [places[i] for i in range(len(wanted))]
 
 
 def _end_together(lines: Sequence[Series], length: float) -> bool:

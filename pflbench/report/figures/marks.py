@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from pflbench.report.figures.panels import DIFFERENCE, PRINTED, Drawing, Panel, Series
+from pflbench.report.figures.panels import PRINTED, Drawing, Panel, Series
 from pflbench.report.looks import Look, looks
 
 _STACKED = ("", "////")
@@ -53,8 +53,6 @@ def draw_panel(ax: Axes, panel: Panel, drawing: Drawing, looks: Looks) -> None:
         colorbar.ax.yaxis.set_major_locator(MaxNLocator(4, integer=True, steps=_STEPS))
     for place in panel.separators:
         ax.axvline(place, color="0.5", linewidth=0.6, linestyle="--")
-    if panel.square:
-        _square(ax)
     if panel.span:
         ax.set_ylim(*panel.span)
     if panel.ticks:
@@ -72,8 +70,6 @@ def _number(ax: Axes, panel: Panel) -> None:
     whole = all(float(point.x).is_integer() for series in panel.series for point in series.points)
     numbers(ax, 6, whole)
     ax.yaxis.set_major_locator(MaxNLocator(6, steps=_STEPS))
-    if panel.square:
-        ax.xaxis.set_major_locator(MaxNLocator(6, steps=_STEPS))
     ax.ticklabel_format(axis="y", style="sci", scilimits=(-2, 5))
     if max(map(abs, ax.get_xlim())) >= MANY:
         ax.xaxis.set_major_formatter(lambda x, _: f"{x / 1000:g}k" if x else "0")
@@ -116,10 +112,7 @@ def _points(ax: Axes, series: Series, look: Look) -> None:
     """Points alone, with their spread, or joined by a line with a band around it."""
     x, y, around = _numbers(series)
     color: Any = {"color": look.color, "label": series.label}
-    if series.mark == "dots":
-        hollow: Any = {"markersize": 3, "markerfacecolor": "none", "markeredgewidth": 0.7, "alpha": 0.8}
-        ax.plot(x, y, linestyle="", marker=look.marker, **hollow, **color)
-    elif series.mark in ("points", "mean") or len(x) == 1:
+    if series.mark in ("points", "mean") or len(x) == 1:
         drawn = look.line if series.mark == "points" else ""
         line: Any = {"marker": look.marker, "markersize": 3, "linestyle": drawn, "linewidth": 1, "capsize": 2}
         ax.errorbar(x, y, around if any(around) else None, **line, **color)
@@ -141,14 +134,6 @@ def _violin(ax: Axes, series: Series, look: Look) -> None:
     low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
     ax.vlines(x, low, high, color="0.2", linewidth=2.2)
     ax.plot([x], [middle], marker="o", markersize=3, markerfacecolor="white", color="0.2", markeredgewidth=0.6)
-
-
-def _square(ax: Axes) -> None:
-    """The same numbers on both axes, and where they are equal."""
-    low = min(ax.get_xlim()[0], ax.get_ylim()[0])
-    high = max(ax.get_xlim()[1], ax.get_ylim()[1])
-    ax.set(xlim=(low, high), ylim=(low, high))
-    ax.plot([low, high], [low, high], color="0.5", linewidth=0.8, linestyle=":", scalex=False, scaley=False)
 
 
 def _stack(ax: Axes, stacked: Sequence[Series]) -> None:
@@ -206,65 +191,3 @@ def _printed(ax: Axes, series: Series, look: Look) -> None:
     x, y, around = _numbers(series)
     ax.errorbar(x, y, around, color=look.color, capsize=0, **hollow)
     ax.plot([], [], color=look.color if alone else "0.3", label=series.label, **hollow)
-
-
-_HEAD, _STEP, _BAR = 2.6, 1.0, 0.42
-"""Room over the axis, between names, and between bars; a name is about 1 high."""
-_OUT = 0.03
-"""Distance of names from the axis, in its lengths."""
-_SMALL = 7
-"""Points of names and numbers."""
-
-
-def of_ranks(panel: Panel) -> bool:
-    """True for a panel of mean ranks."""
-    return any(series.mark == "rank" for series in panel.series)
-
-
-def draw_ranks(ax: Axes, panel: Panel, looks: Looks) -> None:
-    """Draw the rows, from the best on, in the axes' own coordinates: ranks to the right, names downwards."""
-    series, difference = panel.series, panel.series[0].numbers[DIFFERENCE]
-    means, methods = [one.points[0].x for one in series], len(series)
-    bars = groups(means, difference)
-    ax.set_axis_off()
-    below = 0.7 + _BAR * len(bars)
-    depth = below + _STEP * ((methods + 1) // 2) - 0.4
-    ax.set(xlim=(1, max(methods, 1 + difference)), ylim=(-depth, _HEAD))
-    _axis(ax, methods, difference)
-    for level, (first, last) in enumerate(bars):
-        y = -0.45 - _BAR * level
-        ends: Any = {"linewidth": 2.5, "color": "0.15", "solid_capstyle": "round"}
-        ax.plot([means[first], means[last]], [y, y], **ends)
-    left = (methods + 1) // 2
-    out = _OUT * (ax.get_xlim()[1] - 1)
-    for i, (one, mean) in enumerate(zip(series, means, strict=True)):
-        low, color = i < left, looks[one.label].color
-        y = -below - _STEP * (i if low else methods - 1 - i)
-        end = 1 - out if low else ax.get_xlim()[1] + out
-        ax.plot([mean, mean, end], [0, y, y], color=color, linewidth=0.9, clip_on=False)
-        ax.plot([mean], [0], marker="o", markersize=3, color=color, clip_on=False)
-        said = f"{one.label}  {mean:.2f} " if low else f" {mean:.2f}  {one.label}"
-        ax.text(end, y, said, ha="right" if low else "left", va="center", fontsize=_SMALL)
-
-
-def _axis(ax: Axes, methods: int, difference: float) -> None:
-    """The ranks, and over them how far apart two of them must be."""
-    line: Any = {"color": "0.15", "linewidth": 0.8, "clip_on": False}
-    ax.plot([1, methods], [0, 0], **line)
-    every = max(1, methods // 12)
-    for rank in range(1, methods + 1, every):
-        ax.plot([rank, rank], [0, 0.2], **line)
-        ax.text(rank, 0.35, str(rank), ha="center", va="bottom", fontsize=_SMALL)
-    ax.plot([1, 1, 1, 1 + difference, 1 + difference, 1 + difference], [1.6, 2.0, 1.8, 1.8, 2.0, 1.6], **line)
-    ax.text(1, 2.1, f"critical difference {difference:.2f}", ha="left", va="bottom", fontsize=_SMALL)
-    ax.text(ax.get_xlim()[1], 2.1, "mean rank, 1 is best", ha="right", va="bottom", fontsize=_SMALL)
-
-
-def groups(means: Sequence[float], difference: float) -> list[tuple[int, int]]:
-    """The largest groups of mean ranks, in ascending order, that differ by less than this: their first and last."""
-    found: list[tuple[int, int]] = []
-    for first, mean in enumerate(means):
-        last = max(i for i, other in enumerate(means) if other - mean < difference)
-        if last > first and (not found or last > found[-1][1]):
-            found.append((first, last))
-    return found

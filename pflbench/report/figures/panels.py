@@ -10,12 +10,10 @@ from pflbench.output import plain
 from pflbench.report.facts import Fact
 from pflbench.report.text import in_csv
 
-Mark = Literal["points", "line", "bars", "spike", "cloud", "printed", "stacked", "violin", "dots", "mean", "rank"]
+Mark = Literal["points", "line", "bars", "spike", "cloud", "printed", "stacked", "violin", "mean"]
 
 PRINTED = "the paper"
 """The label of what the paper printed."""
-DIFFERENCE = "critical difference"
-"""The number of a mean rank's series that says how far apart two of them must be."""
 
 
 class Point(NamedTuple):
@@ -33,7 +31,7 @@ class Series:
 
     `width` is that of bars. The mark "spike" is a density of values that are all the same: a line at `x`; "printed" are
     the paper's numbers; "stacked" are bars that stand on those of the series before; a "violin" is the density of its
-    points' values; "dots" have no line, "mean" neither, but spreads; a "rank" is a mean rank.
+    points' values; "mean" is points with spreads and no line.
     `like`: the label of the series whose color it has. `row`: title of the row that it shows. `hues`: for a cloud, the
     number that each point's color stands for. `numbers`: further numbers, by name.
     """
@@ -53,15 +51,13 @@ class Panel:
     """Series over common axes.
 
     `ticks`: what stands at 0, 1, … of the first axis, where that is no number. `span`: the part of the second axis that
-    is shown; None: all. `square`: both axes have the same numbers, and a diagonal shows where they are equal.
-    `separators`: places of dashed lines along the first axis.
+    is shown; None: all. `separators`: places of dashed lines along the first axis.
     """
 
     title: str
     series: tuple[Series, ...]
     ticks: tuple[str, ...] = ()
     span: tuple[float, float] | None = None
-    square: bool = False
     separators: tuple[float, ...] = ()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 
 from pflbench.report.figures.labels import MANY, Names, at_ends, legend, legend_beside
-from pflbench.report.figures.marks import draw_panel, draw_ranks, looks_of, numbers, of_ranks
+from pflbench.report.figures.marks import draw_panel, looks_of, numbers
 from pflbench.report.figures.panels import Drawing, Panel, plain_texts
 from pflbench.report.figures.parts import in_a_line
 
@@ -57,9 +57,9 @@ _HEIGHTS = {1: 1.9, 2: 1.9, 3: 1.45}
 """Inches of a panel's axes, by how many stand beside each other."""
 _DOTS = 16
 """With more dots beside each other a panel is as wide as both columns."""
-_TITLE, _ABOVE_LEGEND = 0.3, 0.06
+_ABOVE_LEGEND = 0.06
 _CHARACTERS = 17
-"""Of the caption in an inch."""
+"""Of the line below a picture in an inch."""
 _SLANT = 30
 """Degrees that names along an axis are turned by."""
 _WIDEST = 0.45
@@ -69,18 +69,18 @@ _TALLER = 1.6
 ACROSS = "profile"
 """Id of the text that a reduced profile has across its picture."""
 _PAD, _GAP, _LINE = 0.04, 0.12, 0.15
-"""Inches around the figure, between panels, and of a line of the caption."""
+"""Inches around the figure, between panels, and of a line of text below it."""
 
 
-def picture(drawing: Drawing, format: str, *, caption: bool = False) -> bytes:
-    """The figure as a file of this format. `caption`: its title above it, and its notes below it."""
+def picture(drawing: Drawing, format: str) -> bytes:
+    """The figure as a file of this format."""
     with style.context(["default", STYLE]):  # whatever this user's own settings are
         file = io.BytesIO()
-        figure_of(plain_texts(drawing), caption=caption).savefig(file, format=format, metadata=METADATA[format])
+        figure_of(plain_texts(drawing)).savefig(file, format=format, metadata=METADATA[format])
         return file.getvalue()
 
 
-def figure_of(drawing: Drawing, *, caption: bool = False) -> Figure:
+def figure_of(drawing: Drawing) -> Figure:
     """The figure, in the style that is set. Panels without series are left out, unless all are without."""
     panels, across = _shown(drawing)
     many = len(drawing.labels) > MANY
@@ -89,24 +89,21 @@ def figure_of(drawing: Drawing, *, caption: bool = False) -> Figure:
     canvas: Any = FigureCanvasAgg(figure)
     renderer = canvas.get_renderer()
     grid = _Grid(figure, panels, across, drawing)
-    grid.place([0.0] * across, 0.0, 0.0)
+    grid.place([0.0] * across, 0.0)
     room = None if drawing.beside or many else grid.names(renderer)
     named, aside = _legends(figure, drawing, grid, renderer) if room is None else (None, None)
-    under = [*(_wrapped(drawing.notes, width) if caption else ()), *_wrapped([foot_of(drawing)], width)]
+    under = textwrap.wrap(foot_of(drawing), int(width * _CHARACTERS))
     foot = _PAD + _LINE * len(under) + _PAD
     below = foot - _PAD + (named.get_window_extent(renderer).height / figure.dpi + _ABOVE_LEGEND if named else 0.0)
-    above = _TITLE if caption else 0.0
-    grid.place(room or [0.0] * across, below, above)
+    grid.place(room or [0.0] * across, below)
     if grid.crowded(renderer):
-        grid.place(room or [0.0] * across, below, above)
+        grid.place(room or [0.0] * across, below)
     height = figure.get_figheight()
     if named is not None:
         named.set_bbox_to_anchor((0.5, foot / height))
     if aside is not None:
         aside.set_loc("center right")
-        aside.set_bbox_to_anchor((1 - _PAD / width, (below + height - above) / 2 / height))
-    if caption:
-        figure.suptitle(drawing.title, y=1 - _PAD / height, va="top", fontsize=9)
+        aside.set_bbox_to_anchor((1 - _PAD / width, (below + height) / 2 / height))
     figure.text(_PAD / width, _PAD / height, "\n".join(under), fontsize=6, va="bottom", linespacing=1.35, color="0.25")
     if drawing.profile != "paper":
         across_it: Any = {"ha": "center", "va": "center", "rotation": 25, "alpha": 0.08, "zorder": -1}
@@ -139,11 +136,6 @@ def foot_of(drawing: Drawing) -> str:
     return " · ".join(filter(None, (drawing.suite, drawing.profile, n, *band)))
 
 
-def _wrapped(texts: Iterable[str], width: float) -> list[str]:
-    """The lines of texts below a picture of so many inches."""
-    return [line for text in texts for line in textwrap.wrap(text, int(width * _CHARACTERS))]
-
-
 def _shown(drawing: Drawing) -> tuple[list[Panel], int]:
     """The panels, and how many stand in a line: at most four; of a longer line as many as make equal ones."""
     panels = [panel for panel in drawing.panels if panel.series] or list(drawing.panels[:1])
@@ -167,7 +159,6 @@ def _slim(panel: Panel, across: int, many: bool) -> bool:
     return (
         across == 1
         and not many
-        and not of_ranks(panel)
         and _DOTS >= sum(len(series.points) for series in panel.series if series.mark in ("mean", "printed"))
     )
 
@@ -185,10 +176,7 @@ class _Grid:
         for i, panel in enumerate(panels):
             ax = figure.add_axes((0.1, 0.1, 0.75 * width / figure.get_figwidth(), self._height))  # about as it will be
             ax.set_title(panel.title)
-            if of_ranks(panel):
-                draw_ranks(ax, panel, self._looks)
-            else:
-                draw_panel(ax, panel, drawing, self._looks)
+            draw_panel(ax, panel, drawing, self._looks)
             if i + across >= len(panels):
                 ax.set_xlabel(drawing.x)
             if i % across == 0:
@@ -229,8 +217,8 @@ class _Grid:
         self._aside = legend.width / dpi + 2 * _GAP
         self._height = max(self._height, legend.height / dpi / self._lines)
 
-    def place(self, right: Sequence[float], below: float, above: float) -> None:
-        """Set each panel's place, and the figure's height. Inches: for names beside each column, under and over all."""
+    def place(self, right: Sequence[float], below: float) -> None:
+        """Set each panel's place, and the figure's height. Inches: for names beside each column, and under all."""
         margins = [self._margins(ax) for ax in self.axes]
         columns = [margins[i :: self._across] for i in range(self._across)]
         lines = [margins[i : i + self._across] for i in range(0, len(margins), self._across)]
@@ -239,10 +227,10 @@ class _Grid:
         tops, bottoms = [max(m[3] for m in one) for one in lines], [max(m[2] for m in one) for one in lines]
         total = self._figure.get_figwidth()
         wide = (total - self._aside - sum(lefts) - sum(rights) - 2 * _PAD - _GAP * (self._across - 1)) / self._across
-        high = wide if any(panel.square for panel in self._panels) else self._height
-        tall = above + below + sum(tops) + sum(bottoms) + high * len(lines) + 2 * _PAD + _GAP * (len(lines) - 1)
+        high = self._height
+        tall = below + sum(tops) + sum(bottoms) + high * len(lines) + 2 * _PAD + _GAP * (len(lines) - 1)
         self._figure.set_figheight(tall)
-        top = tall - above - _PAD
+        top = tall - _PAD
         for line in range(len(lines)):
             top -= tops[line] + high
             left = _PAD

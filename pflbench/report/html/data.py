@@ -17,26 +17,30 @@ from pflbench.report.appendix import versus_notes
 from pflbench.report.cells import SeedScores
 from pflbench.report.extra_rows import EXTRA, short_name
 from pflbench.report.fairness import ClientSpread, fairness, spread_over_clients, thinned
-from pflbench.report.html.equal import COSTS, AtEqualCost, at_equal_cost
+from pflbench.report.figures.curves import AXES
 from pflbench.report.html.escape import discreet
 from pflbench.report.html.grid import GridCell, grid_cells, keys
 from pflbench.report.layout import Filled
 from pflbench.report.looks import looks
 from pflbench.report.provenance import costs_in_words, round_costs
-from pflbench.report.reading import by_step
+from pflbench.report.reading import by_round, by_step
 from pflbench.report.rivals import side_by_side
-from pflbench.report.statistics import Interval, mean_interval
+from pflbench.report.statistics import mean_interval
 from pflbench.report.table import Against, CellValue, Fairness, Table, Versus
-from pflbench.report.table_facts import over_rounds
 from pflbench.report.verdict import margin, paper_interval
+from pflbench.result import RunResult
 from pflbench.selection import Selection, selection
 from pflbench.store import Stored
+from pflbench.store.columns import scores_of
 from pflbench.suite.cells import Cell, Expansion, ReadAs
 from pflbench.suite.scoped import Departure
 
 MADE = ("device", "torch", "numpy", "python", "pflbench")
 """Keys of a run's provenance that the page shows beside its commit. All others may name a person or a machine."""
 
+
+COSTS = ("gradients", "seconds", "bytes")
+"""Costs that curves can be drawn against."""
 
 Known = dict[tuple[str, str], tuple[Sequence[SeedScores], dict[str, Any]]]
 """Scores and drawer of each cell as first read, by place."""
@@ -60,7 +64,6 @@ class Sheet:
         protocol: What its runs follow, in words.
         fills: What was read for each of them; none for a table of statistics.
         told: What its suite says of each cell, by its place.
-        bibtex: What its suite cites.
         number: Of several tables that would be called alike, which.
         results: The folder that commands name, see `commands.public_folder`.
         versus: In each reading, its cells against each row that they can be held against, by that row's id.
@@ -73,7 +76,6 @@ class Sheet:
     fills: Mapping[ReadAs, Filled] = field(default_factory=dict)
     told: Mapping[tuple[str, str], CellSources] = field(default_factory=dict)
     versus: Mapping[ReadAs, Mapping[str, Versus]] = field(default_factory=dict)
-    bibtex: str = ""
     number: int = 0
     results: Path = DEFAULT_RESULTS
 
@@ -167,8 +169,6 @@ class Embedded:
 def sheet_data(sheet: Sheet, pool: Embedded) -> dict[str, Any]:
     """A table for the scripts: `rows`, `columns` and, for each reading, its cells by `row,column`."""
     wide = side_by_side(sheet.table, peaks=False)
-    filled = next(iter(sheet.fills.values()), None)
-    equal = None if filled is None else at_equal_cost(filled)
     heads = zip(keys(wide), wide.columns, strict=True)
     return {
         "key": sheet.key,
@@ -178,13 +178,9 @@ def sheet_data(sheet: Sheet, pool: Embedded) -> dict[str, Any]:
         "options": discreet(sheet.options),
         "folder": sheet.folder,
         "run": discreet(command("run", sheet.part.but(columns=None, methods=None).options)),
-        "bibtex": pool.add(discreet(sheet.bibtex)),
         "rows": _rows(wide),
-        "columns": [
-            [key, head.name, _one(columns=[head.column.id]), *_budgets(equal, head.id, pool)] for key, head in heads
-        ],
-        "equal": [name for name in COSTS if equal and equal.cells[name]],
-        "readings": _readings(sheet, equal, pool),
+        "columns": [[key, head.name, _one(columns=[head.column.id])] for key, head in heads],
+        "readings": _readings(sheet, pool),
     }
 
 
@@ -195,21 +191,12 @@ def _rows(table: Table) -> list[list[str]]:
     return [[row.id, row.title, _one(methods=[row.id]), seen[row.title].color, seen[row.title].dashes] for row in rows]
 
 
-def _budgets(equal: AtEqualCost | None, head: str, pool: Embedded) -> list[dict[str, Any]]:
-    """Equal costs of a column, by name: a number to draw at, in words, and in short; empty if none is equal."""
-    if equal is None:
-        return []
-    of = {name: some[head] for name, some in equal.budgets.items() if head in some}
-    told = {name: [short(one.most), pool.add(one.told), one.short] for name, one in of.items()}
-    return [told] if told else []
-
-
 def _one(**choice: list[str]) -> str:
     """The option that chooses one row or one column."""
     return selection(**choice).options  # type: ignore[arg-type]
 
 
-def _readings(sheet: Sheet, equal: AtEqualCost | None, pool: Embedded) -> dict[str, Any]:
+def _readings(sheet: Sheet, pool: Embedded) -> dict[str, Any]:
     """Each reading; of others than the first only what is not as in the first, where null stands for nothing.
 
     The first one's own texts and footer stand in the page itself, where the scripts find them.
@@ -226,8 +213,8 @@ def _readings(sheet: Sheet, equal: AtEqualCost | None, pool: Embedded) -> dict[s
     for cell in first["cells"].values():
         del cell["ours"]
     del first["footer"]
-    if equal is not None:
-        _add_costs(sheet, equal, first["cells"], pool)
+    for filled in [*sheet.fills.values()][:1]:
+        _add_curves(sheet, filled, first["cells"])
     return found
 
 
@@ -276,23 +263,35 @@ def located(table: Table) -> Iterator[tuple[GridCell, tuple[str, str], bool]]:
         yield place, (ids[place.row], wide.columns[place.column].id), main
 
 
-def _add_costs(sheet: Sheet, equal: AtEqualCost, cells: Mapping[str, dict[str, Any]], pool: Embedded) -> None:
-    """Add to the cells what they are at equal cost, their curves, and what a round costs each seed of these."""
+def _add_curves(sheet: Sheet, filled: Filled, cells: Mapping[str, dict[str, Any]]) -> None:
+    """Add to the cells their curves, and the cost of a round for each seed of these.
+
+    Cells whose clients choose among several runs have no curve.
+    """
     for place, of, main in located(sheet.table):
-        if not main:
+        done = filled.found.get(of, ())
+        if not main or not done or any(len(one.runs) > 1 for one in done):
             continue
-        cell = cells[place.key]
-        at = {name: some[of] for name, some in equal.cells.items() if of in some}
-        if at:
-            cell["equal"] = {name: [one.text, one.rounds, *[1] * one.best] for name, one in at.items()}
-        if walks := thinned(equal.walks.get(of, {})):
-            cell["curve"] = [[seed, *walk] for seed, walk in walks.items()]
-            paces = equal.paces[of]
-            cell["paces"] = {
-                name: [digits(some[seed]) for seed in walks]
-                for name, some in paces.items()
-                if some.keys() >= walks.keys()
-            }
+        walks = {one.result.spec.seed: _walk(one.result, filled, of) for one in done}
+        if curves := thinned(walks):
+            cells[place.key]["curve"] = [[seed, *walk] for seed, walk in curves.items()]
+            cells[place.key]["paces"] = _paces([one.result for one in done if one.result.spec.seed in curves])
+
+
+def _walk(run: RunResult, filled: Filled, of: tuple[str, str]) -> dict[int, float]:
+    """Accuracy of a seed by round; the last round has the cell's number."""
+    reading, spec = filled.cells[of].reading, run.spec
+    often = len(scores_of(run.scores).at(reading.stage)) > 1
+    return {
+        **(by_round(run, reading) if often else {}),
+        spec.rounds: filled.grid[of].seeds.get(spec.seed, math.nan),
+    }
+
+
+def _paces(runs: Sequence[RunResult]) -> dict[str, list[float]]:
+    """Cost of a round of these runs, by axis, for the axes whose cost all of them have."""
+    paces = ((name, [pace for run in runs if (pace := AXES[name].pace(run)) is not None]) for name in COSTS)
+    return {name: list(map(digits, some)) for name, some in paces if len(some) == len(runs)}
 
 
 def _shown(value: CellValue, decimals: int, pool: Embedded) -> dict[str, Any]:
@@ -305,11 +304,6 @@ def _shown(value: CellValue, decimals: int, pool: Embedded) -> dict[str, Any]:
     if value.verdict is not None:
         reasons = (value.verdict.reason, value.verdict.suspect, value.verdict.at_best)
         found |= {"verdict": value.verdict.label, "why": pool.add(tuple(one and discreet(one) for one in reasons))}
-    if value.recent is not None:
-        mean = text.number(value.recent.mean, None, decimals)
-        label = value.recent.verdict.label if value.recent.verdict else ""
-        told = ", ".join(filter(None, (mean, over_rounds(value, decimals))))
-        found |= {"recent": [value.recent.name, label, told]}
     if value.there:
         about = discreet(value.method), value.stage, tuple(value.rests_on.items())
         found |= {"done": [value.done, value.expected, value.failed], "about": pool.add(about)}
@@ -382,8 +376,8 @@ def _of_clients(of: ClientSpread | None, even: Fairness | None, value: CellValue
     if of is None or even is None:
         return {}
 
-    def shown(number: float | None, interval: Interval | None = None) -> str:
-        return "" if number is None else text.number(number, None, decimals) + text.between(interval, decimals, "")
+    def shown(number: float | None) -> str:
+        return "" if number is None else text.number(number, None, decimals)
 
     behind = "" if value.complete else f" ({value.done}/{value.expected})"
     few, most = of.number
@@ -394,11 +388,7 @@ def _of_clients(of: ClientSpread | None, even: Fairness | None, value: CellValue
             "quantiles": [shown(one) for one in of.quantiles],
             "counts": list(of.counts),
             "number": f"{few} to {most}" if few < most else f"{few}",
-            "spread": [
-                shown(even.worst, even.worst_interval),
-                shown(even.spread, even.spread_interval),
-                *map(shown, (even.smallest, even.training, even.held_out)),
-            ],
+            "spread": [*map(shown, (even.worst, even.spread, even.smallest, even.training, even.held_out))],
         },
     }
 
@@ -406,18 +396,12 @@ def _of_clients(of: ClientSpread | None, even: Fairness | None, value: CellValue
 def held(one: Against, decimals: int, pool: Embedded) -> list[Any]:
     """A cell minus a rival's as text, what the comparison rests on, and the same in short."""
     paired = one.paired
-    over = f"{paired.n} {'seeds' if one.seed is None else 'clients'}"
-    told = [f"over {over}"]
-    if one.seed is not None:
-        told.append(f"conditional on seed {one.seed}, without a test")
-    if one.p is not None:
-        told.append(f"p {one.p:.3f} after Holm")
-    if paired.detectable is not None and one.seed is None:
-        told.append(f"detectable {paired.detectable:.{decimals}f}")
-    mean = text.number(paired.mean, None, decimals, "+")
-    shown = f"{mean}{text.between(paired.interval, decimals)}"
-    brief = f"n = {over}" + ("" if one.p is None else f", p = {one.p:.3f}")
-    return [shown, pool.add("; ".join(told)), pool.add(brief)]
+    over = f"{paired.n} seeds"
+    p = "" if one.p is None else f"{one.p:.3f}"
+    told = f"over {over}" + (f"; p {p} after Holm" if p else "")
+    brief = f"n = {over}" + (f", p = {p}" if p else "")
+    shown = f"{text.number(paired.mean, None, decimals, '+')}{text.between(paired.interval, decimals)}"
+    return [shown, pool.add(told), pool.add(brief)]
 
 
 def _own(cell: Cell) -> str:

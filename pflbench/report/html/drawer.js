@@ -19,6 +19,24 @@ function command(text) {
   return element("p", { class: "command" }, element("code", {}, text), " ", copy);
 }
 
+async function toClipboard(text, button) {
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
+  } catch {
+    button.textContent = "Select it, and copy";
+  }
+}
+
+function reportCommand(sheet) {
+  const more = [["read", view.read, "last"], ["versus", view.versus, ""]].filter(([, value, usual]) => value !== usual);
+  return `pflbench report${sheet.options}${more.map(([name, value]) => ` --${name} ${quoted(value)}`).join("")}${sheet.folder}`;
+}
+
+function quoted(word) {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`;
+}
+
 // A scale from numbers to the width of a picture.
 function scale(numbers, from, to) {
   const low = Math.min(...numbers), high = Math.max(...numbers);
@@ -55,46 +73,26 @@ function linesOf(cell, cost) {
   });
 }
 
-// The curve of a place over those of the other rows, and who of the column is where at equal cost.
+// The curve of a place over those of the other rows of its column.
 function curveDrawn(cell, sheet, row, column) {
-  const cost = view.equal, budget = sheet.columns[column][3]?.[cost];
-  const own = linesOf(cell, cost), places = sheet.rows.map(([, title], i) => [title, place(sheet, `${i},${column}`), i]);
-  const others = places.filter(([, , i]) => i !== row).flatMap(([title, of]) => linesOf(of, cost).map((one) => ({ title, ...one })));
-  if (!cell.curve && !cell.equal) return undefined;
-  const switches = element("div", { role: "group", "aria-label": "Against", class: "switch" }, ...costsOf(sheet).map(([name]) =>
-    element("button", { type: "button", "aria-pressed": String(name === cost), "data-cost": name,
-      onclick: () => { change({ ...USUAL, equal: name }); drawer.querySelector(`[data-cost=${name}]`)?.focus(); } }, name)));
-  const drawn = own.length ? pictureOfCurves(cell, cost, own, others, budget) : [
-    element("p", {}, cell.curve ? `What a round costs in ${cost} is not known.` : "Scored after its last round alone.")];
-  return part(`Over ${cost}`, sheet.equal.length ? switches : "", ...drawn, standing(cost, budget, places, row));
-}
-
-function pictureOfCurves(cell, cost, own, others, budget) {
+  const own = linesOf(cell, "rounds");
+  if (!own.length) return undefined;
+  const others = sheet.rows.flatMap(([, title], i) => (i === row ? [] : linesOf(place(sheet, `${i},${column}`), "rounds").map((one) => ({ title, ...one }))));
   const points = [...own, ...others].flatMap((one) => one.points), mine = own.flatMap((one) => one.points);
-  const x = scale([0, ...points.map(([at]) => at), ...(budget ? [budget[0]] : [])], 40, 430), y = scale(points.map(([, mean]) => mean), 140, 10);
+  const x = scale([0, ...points.map(([at]) => at)], 40, 430), y = scale(points.map(([, mean]) => mean), 140, 10);
   const line = (name, one, said) => element("polyline", { class: name,
     points: one.points.map(([at, mean]) => `${x(at).toFixed(1)},${y(mean).toFixed(1)}`).join(" ") }, element("title", {}, said));
   const high = Math.max(...points.map(([, mean]) => mean)), low = Math.min(...points.map(([, mean]) => mean));
   const ends = [Math.min(...mine.map(([, mean]) => mean)), Math.max(...mine.map(([, mean]) => mean))];
-  const rounds = cell.curve.flatMap((one) => one[1]), first = Math.min(...rounds), last = Math.max(...rounds);
+  const first = Math.min(...mine.map(([at]) => at)), last = Math.max(...mine.map(([at]) => at));
   const said = `Accuracy from round ${first} to round ${last}, between ${ends[0]} and ${ends[1]} %`
     + (others.length ? "; in gray the other rows of the column." : ".");
-  const marks = budget ? [element("line", { x1: x(budget[0]), x2: x(budget[0]), y1: 6, y2: 142, class: "budget" })] : [
-    element("text", { x: x(first), y: 160, "text-anchor": "middle" }, String(first)),
-    element("text", { x: x(last) - 6, y: 160, "text-anchor": "middle" }, `round ${last}`)];
-  if (budget) marks.push(element("text", { x: Math.min(Math.max(x(budget[0]), 60), 380), y: 160, "text-anchor": "middle" }, budget[2] ?? ""));
-  return [picture(165, said, ...others.map((one) => line("other", one, `${one.title}, seed ${one.seed}`)),
+  return part("Over rounds", picture(165, said, ...others.map((one) => line("other", one, `${one.title}, seed ${one.seed}`)),
     ...own.map((one) => line("curve", one, `seed ${one.seed}`)),
     element("text", { x: 34, y: y(high) + 4, "text-anchor": "end" }, String(high)),
-    element("text", { x: 34, y: y(low) + 4, "text-anchor": "end" }, String(low)), ...marks), element("p", {}, said)];
-}
-
-// The rows of a column at equal cost, the best first.
-function standing(cost, budget, places, row) {
-  if (!budget) return cost === "rounds" ? undefined : element("p", {}, `No two rows of the column were scored at equal ${cost}.`);
-  const there = places.filter(([, of]) => of?.equal?.[cost]).sort(([, a], [, b]) => number(b.equal[cost][0]) - number(a.equal[cost][0]));
-  return element("div", {}, element("p", {}, `At equal ${cost}, ${pooled(budget[1])}:`), element("ol", { class: "standing" },
-    ...there.map(([title, of, i]) => element("li", i === row ? { "aria-current": "true" } : {}, `${title}: ${of.equal[cost][0]} (round ${of.equal[cost][1]})`))));
+    element("text", { x: 34, y: y(low) + 4, "text-anchor": "end" }, String(low)),
+    element("text", { x: x(first), y: 160, "text-anchor": "middle" }, String(first)),
+    element("text", { x: x(last) - 6, y: 160, "text-anchor": "middle" }, `round ${last}`)), element("p", {}, said));
 }
 
 function clientsDrawn(cell) {
@@ -157,7 +155,6 @@ function drawDrawer(sheet) {
       ["our runs", cell.ours], ["paper", cell.paper], ["difference", cell.diff],
       ["verdict", cell.verdict && `${cell.verdict}: ${why}`],
       ["reference suspect", suspect], ["our best round", best],
-      [cell.recent?.[0], cell.recent?.[2]],
       [`minus ${rival?.[0]}`, held && `${held[0]}, ${pooled(held[1])}`],
       ["seeds", `${done} of ${asked} done${failed ? `, ${failed} failed` : ""}`],
       ["a round costs", cell.cost],

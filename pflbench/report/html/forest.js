@@ -52,7 +52,7 @@ function drawForest(section, sheet) {
   const at = section.querySelector(".forest");
   if (!at) return;
   const empty = emptyOnes(sheet);
-  const plain = !view.versus && view.equal === "rounds" && view.clients === "mean" && view.show !== "cost";
+  const plain = !view.versus && view.clients === "mean" && view.show !== "cost";
   const columns = sheet.columns.map((_, i) => i).filter((i) => !view.columns.includes(sheet.columns[i][0]) && !empty.columns.has(i));
   const figures = plain ? columns.map((i) => forestOf(sheet, i)).filter(Boolean) : [];
   at.hidden = !figures.length;

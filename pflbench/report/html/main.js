@@ -7,7 +7,7 @@ function draw() {
     section.hidden = (section.dataset.table || section.dataset.page) !== (view.page || view.table);
   }
   for (const link of document.querySelectorAll("nav a")) {
-    const open = (link.dataset.open || link.dataset.turn) === (view.page.replace(/^method-.*/, "methods") || view.table);
+    const open = (link.dataset.open || link.dataset.turn) === (view.page || view.table);
     if (open) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }

@@ -16,11 +16,7 @@ from pflbench.report.fairness import QUANTILES
 from pflbench.report.html.data import Embedded, Sheet, paper_name, sheet_data
 from pflbench.report.html.escape import discreet, embedded, web_link
 from pflbench.report.html.grid import Block, blocks
-from pflbench.report.html.heat import heat_maps
 from pflbench.report.html.holds import cards
-from pflbench.report.html.sections import sections
-from pflbench.report.latex import escaped
-from pflbench.report.methods import MethodDescription
 from pflbench.report.provenance import COUNTED
 from pflbench.report.rivals import side_by_side
 from pflbench.report.table import CellValue, Row, Table
@@ -31,11 +27,8 @@ from pflbench.suite.scoped import Departure
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-SCRIPTS = ("view.js", "table.js", "forest.js", "curves.js", "copy.js", "drawer.js", "main.js")
+SCRIPTS = ("view.js", "table.js", "forest.js", "curves.js", "drawer.js", "main.js")
 """In the order in which they stand in the page."""
-SIGNS = "\\{}$&#^_%~<>|−✓≈✗±–"
-"""Characters that scripts write."""
-
 
 _NO_PAPER = "Tables of no paper"
 
@@ -50,7 +43,6 @@ class PageCell(NamedTuple):
 
 def render_page(
     sheets: Sequence[Sheet],
-    described: Mapping[str, MethodDescription],
     read_as: ReadAs = "last",
     rivals: Mapping[str, str] | None = None,
     judged: Mapping[str, Sequence[Judged]] | None = None,
@@ -61,7 +53,6 @@ def render_page(
 
     Args:
         sheets: The tables.
-        described: What is known of their methods, by name.
         read_as: The reading that a table is opened in.
         rivals: The row that a table is held against when it is opened, by its key.
         judged: Claims by paper. With any, the page opens on what holds unless a reading or rival is asked
@@ -71,7 +62,6 @@ def render_page(
     pool = Embedded()
     shown = [_section(sheet, sheets) for sheet in sheets]
     holds = cards(sheets, judged or {})
-    turns = [("holds", "What holds")] if holds else []
     data = {
         "tables": [sheet_data(sheet, pool) for sheet in sheets],
         "first": _first(sheets).key if sheets else "",
@@ -83,7 +73,6 @@ def render_page(
         "quantiles": list(QUANTILES.values()),
     }
     data["pool"] = pool.things
-    told = embedded(data)
     # In ASCII, as a terminal that lacks a character would change it, and the policy's hash would not fit any more.
     script = "\n".join(_asset(name) for name in SCRIPTS).encode("ascii", "backslashreplace").decode()
     return (
@@ -96,22 +85,12 @@ def render_page(
             rail=_rail(sheets, shown),
             elsewhere=elsewhere,
             cards=holds,
-            maps=heat_maps(sheets),
-            methods=sections(sheets, described),
-            turns=[*turns, ("best", "Who is best"), ("methods", "Methods")],
             css=_asset("page.css"),
             script=script,
             hash=base64.b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode(),
-            data=told,
-            latex=embedded(_in_latex(f"{told}{shown}")),
+            data=embedded(data),
         )
     )
-
-
-def _in_latex(words: str) -> dict[str, str]:
-    """Source in LaTeX of each of these characters that is not its own."""
-    alone = {c: escaped(c) for c in sorted({*words, *SIGNS}) if not c.isspace() and c not in "[*"}
-    return {c: source for c, source in alone.items() if source != c}
 
 
 Links = list[tuple[str, Mapping[str, Any]]]

@@ -8,26 +8,19 @@ function select(label, value, options, pick) {
   return element("label", {}, label + " ", made);
 }
 
-// The line of tools: view, versus, copy, and more. One thing is shown at a time, so a choice ends the others.
+// The line of tools: view, versus, and more. One thing is shown at a time, so a choice ends the others.
 function controls(sheet) {
   const rivals = Object.entries(sheet.readings[view.read].rivals).map(([row, [title]]) => [row, title]);
-  const views = [...SHOWS.map((show) => [`show:${show}`, SHOWN[show]]), ...Object.entries(CLIENTS).slice(1).map(([key, text]) => [`clients:${key}`, `${text} of the clients`]),
-    ...sheet.equal.map((name) => [`equal:${name}`, `at equal ${name}`])];
-  const now = view.equal !== "rounds" ? `equal:${view.equal}` : view.clients !== "mean" ? `clients:${view.clients}` : `show:${view.show}`;
+  const views = [...SHOWS.map((show) => [`show:${show}`, SHOWN[show]]), ...Object.entries(CLIENTS).slice(1).map(([key, text]) => [`clients:${key}`, `${text} of the clients`])];
+  const now = view.clients !== "mean" ? `clients:${view.clients}` : `show:${view.show}`;
   return [
     select("View", now, views, (picked) => {
       const [key, value] = picked.split(":");
-      change({ ...USUAL, read: key === "equal" ? "last" : view.read, [key]: value });
+      change({ ...USUAL, read: view.read, [key]: value });
     }),
     rivals.length > 0 && select("Versus", view.versus, [["", "nobody"], ...rivals], (versus) => change({ ...USUAL, read: view.read, versus })),
-    element("button", { type: "button", onclick: () => copying(sheet) }, "Copy or cite…"),
     more(sheet),
   ].filter(Boolean);
-}
-
-// What rows may be compared at: rounds, and those costs that are known.
-function costsOf(sheet) {
-  return Object.entries(COSTS).filter(([name]) => name === "rounds" || sheet.equal.includes(name));
 }
 
 // What is chosen more rarely: the rounds that are read, and boxes that hide rows and columns.
@@ -50,7 +43,7 @@ function more(sheet) {
   const filter = element("input", { type: "search", size: "14", oninput: (event) => change({ filter: event.target.value }, true) });
   filter.value = view.filter;
   const rounds = readings.length > 1 && select("Rounds", view.read, readings.map((one) => [one, READINGS[one]]),
-    (read) => change({ read, equal: "rounds", versus: sheet.readings[read].rivals[view.versus] ? view.versus : "" }));
+    (read) => change({ read, versus: sheet.readings[read].rivals[view.versus] ? view.versus : "" }));
   return element("details", { class: "hide" }, element("summary", {}, "More"), element("div", {},
     element("p", {}, ...[rounds, rounds && " ", element("label", {}, "Rows with ", filter)].filter(Boolean)),
     element("p", {}, element("label", {}, empty, " also those without results"), " ",
@@ -110,9 +103,6 @@ function sideways() {
 function status(sheet) {
   const rival = sheet.readings[view.read].rivals[view.versus];
   if (rival) return `Each cell minus ${rival[0]}, in points. ${pooled(rival[1])}`;
-  if (view.equal !== "rounds") return `At equal ${view.equal}: each row after the last scored round by which it had spent no more`
-    + " than the column's cheapest row spends in all (or 1 % more); that round stands below. Bold: the highest of its column, where all its rows have a number; in italics where seeds are missing."
-    + ` –: not scored by then, or its ${view.equal} are not known.`;
   if (view.show === "paper") return "The paper's numbers.";
   if (view.show === "difference") return "Our runs minus the paper's numbers, in points; in parentheses the 95 % interval. Verdicts: " + DATA.rule + ".";
   if (view.show === "cost") return "What a round costs: " + DATA.counted;
@@ -126,12 +116,12 @@ function status(sheet) {
     : "Nothing is bold: no column has two numbers.";
   return `Our runs. ${bold} (3/5): so many seeds are done. `
     + "✓ agrees with the paper, ≈ is close, ? is inconclusive, ✗ differs. "
-    + "ᵍ rests on a guess, ᵗ on values that we tuned; ˢ: the last ten scored rounds vary more than the seeds." + without;
+    + "ᵍ rests on a guess, ᵗ on values that we tuned." + without;
 }
 
 // Whether the table shows our runs' means as they are: only then does anything stand beside a column's numbers.
 function isPlain() {
-  return !view.versus && view.show === "ours" && view.clients === "mean" && view.equal === "rounds";
+  return !view.versus && view.show === "ours" && view.clients === "mean";
 }
 
 function drawCells(table, sheet) {
@@ -141,19 +131,20 @@ function drawCells(table, sheet) {
     const at = place_.querySelector("button") || place_;
     if (at.textContent !== text) at.textContent = text;
     const cell = place(sheet, key) || {};
-    const equal = cell.equal?.[view.equal];
-    const best = Boolean(view.equal !== "rounds" ? equal?.[2] : isPlain() && cell.best);
+    const best = Boolean(isPlain() && cell.best);
     place_.classList.toggle("best", best);
     place_.classList.toggle("leads", best && cell.done[0] < cell.done[1]);
     const held = view.versus ? against(sheet, key) : undefined;
-    const below = held ? pooled(held[2]) : equal && `round ${equal[1]}`;
-    if (below) place_.dataset.below = below;
-    else delete place_.dataset.below;
-    if (held) place_.title = pooled(held[1]);
-    else place_.removeAttribute("title");
+    if (held) {
+      place_.dataset.below = pooled(held[2]);
+      place_.title = pooled(held[1]);
+    } else {
+      delete place_.dataset.below;
+      place_.removeAttribute("title");
+    }
     place_.classList.toggle("cost", view.show === "cost" && !view.versus);
     const judged = view.show === "difference" && !view.versus && cell.verdict;
-    if (judged) place_.dataset.verdict = judged + (cell.recent?.[1] ? `; ${cell.recent[0]}: ${cell.recent[1]}` : "");
+    if (judged) place_.dataset.verdict = judged;
     else delete place_.dataset.verdict;
     for (const name of ["agrees", "close", "differs", "inconclusive"]) {
       place_.classList.toggle(name, judged === name);

@@ -7,9 +7,8 @@ const SHOWS = ["ours", "paper", "difference", "cost"];
 const SHOWN = { ours: "our runs", paper: "paper", difference: "difference", cost: "cost" };
 const READINGS = { last: "as the suite says", "last-10": "last ten rounds", best: "best round (optimistic)" };
 const CLIENTS = { mean: "mean", worst: "worst 10 %", median: "median" };
-const COSTS = { rounds: "rounds, as run", gradients: "gradients", seconds: "seconds", bytes: "bytes" };
 const ORDERS = { mean: "highest first", paper: "as in the table" };
-const USUAL = { show: "ours", read: "last", clients: "mean", versus: "", equal: "rounds" };
+const USUAL = { show: "ours", read: "last", clients: "mean", versus: "" };
 const DEFAULTS = { page: "", table: "", ...USUAL, sort: "", filter: "", order: "mean", axis: "rounds", off: [],
   empty: "hidden", rows: [], columns: [], cell: "" };
 let view = { ...DEFAULTS };
@@ -37,7 +36,6 @@ function parsed(fragment) {
   among("read", Object.keys(sheet.readings));
   among("clients", Object.keys(CLIENTS));
   among("versus", Object.keys(sheet.readings[found.read].rivals));
-  if (sheet.equal.includes(given.get("equal"))) Object.assign(found, USUAL, { equal: given.get("equal") });
   among("empty", ["hidden", "shown"]);
   among("order", Object.keys(ORDERS));
   among("axis", Object.keys(AXES));
@@ -97,7 +95,6 @@ function shown(sheet, key) {
     const rival = sheet.rows[+key.split(",")[0]][0] === view.versus;
     return against(sheet, key)?.[0] ?? (rival && cell.done ? "0" : "–");
   }
-  if (view.equal !== "rounds") return cell.equal?.[view.equal]?.[0] ?? "–";
   if (view.show !== "ours") return cell[{ paper: "paper", difference: "diff", cost: "cost" }[view.show]] ?? "–";
   return cell[{ mean: "ours", worst: "worst", median: "median" }[view.clients]] ?? "–";
 }
