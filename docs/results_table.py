@@ -33,7 +33,6 @@ ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", ROOT / "results" / "README.md", ROOT / "docs" / "findings.md")
 PICTURES = ROOT / "results" / "figures"
 OPTIONS = {
-    "cafeme-before-after": "--before-after -s cafeme-table1 --column rmnist-shards",
     "pfedvem-gradients": "--curve -s pfedvem-table1 --column fashion-mnist-100 --against gradients",
 }
 """Options of `pflbench plot` for the committed pictures that no suite's name tells."""

@@ -15,7 +15,6 @@ LOOKS = (
     *(("report", "-s", "tiny.toml", "--format", format) for format in ("terminal", "markdown", "latex", "csv")),
     ("explain", "tiny.toml", "ditto", "shards", "--no-data"),
     ("plot", "tiny.toml", "--per-client", "-o", "../clients.csv"),
-    ("plot", "tiny.toml", "--before-after", "-o", "../gains.csv"),
     ("status",),
     ("ls", "runs"),
     ("scores", "-o", "../scores.csv"),
