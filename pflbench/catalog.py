@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from pflbench import classes, names, renames, stages, usercode
+from pflbench import classes, names, stages, usercode
 from pflbench.classes import Declared
 from pflbench.errors import UsageError, unknown
 from pflbench.hyper import RANGE, Bounds, check_declared
@@ -212,11 +212,7 @@ def complete(info: Info, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _field(info: Info, key: str) -> FieldInfo:
     if key not in info.fields:
-        hint = ""
-        if isinstance(info, MethodInfo):  # another method that once had this one's name may have it
-            others = [r.new for r in renames.METHODS if r.old == info.name and key in describe(r.new).fields]
-            hint = f" The {info.name!r} of before, which has it, is called {others[0]!r} now." if others else ""
-        raise unknown(f"{info.noun} of {info.name}", key, info.fields, hint)
+        raise unknown(f"{info.noun} of {info.name}", key, info.fields)
     return info.fields[key]
 
 

@@ -6,8 +6,6 @@ import difflib
 import re
 from collections.abc import Iterable
 
-from pflbench import renames
-
 
 class PflbenchError(Exception):
     """Something went wrong that the message explains in full; the CLI prints it and exits with `code`."""
@@ -33,12 +31,12 @@ class StoreError(PflbenchError):
     """The results folder cannot be read or written."""
 
 
-def unknown(kind: str, name: str, known: Iterable[str], hint: str = "") -> UsageError:
-    """The error for a name that does not exist, with the whole list and `hint`; without one, with near matches."""
+def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
+    """The error for a name that does not exist, with near matches and the whole list."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=2, cutoff=0.5)
     near += [one for one in names if one not in near and (_initials(one) == name or _initials(name) == one)]
-    hint = hint or renames.hint(name, names) or (f" Did you mean {' or '.join(map(repr, near))}?" if near else "")
+    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     return UsageError(f"Unknown {kind} {name!r}.{hint} Known: {', '.join(names) or 'none'}.")
 
 

@@ -22,7 +22,6 @@ GROUND = (
     "spec",
     "result",
     "names",
-    "renames",
     "stages",
     "classes",
     "hyper",

@@ -93,7 +93,6 @@ def rm(
     wanted: Wanted,
     runs: Annotated[list[str] | None, typer.Argument(help="Ids of runs, or their beginnings.")] = None,
     yes: Annotated[bool, option("--yes", "-y", help="Do not ask.")] = False,
-    file: Annotated[Path | None, option("--file", help="Only the copies in this file of the results folder.")] = None,
     results: options.Results = options.DEFAULT_RESULTS,
 ) -> int:
     """Remove stored runs, by their ids or by what they are, wherever they lie; those in packs too. Asks before.
@@ -113,12 +112,7 @@ def rm(
         if not typer.confirm(f"Remove {count(len(found), 'run')} from {str(results)!r}?"):
             console().print("Nothing was removed.")
             return 1
-    removed = remove(store, {run.spec.id for run in found}, file)
-    if not removed:
-        raise UsageError(
-            f"{str(file)!r} holds no copy of these runs. `pflbench ls runs --format csv` names their files."
-        )
-    for path, ids, rest in removed:
+    for path, ids, rest in remove(store, {run.spec.id for run in found}):
         kept = f"; its other runs are in {str(rest)!r} now" if rest else ""
         console().print(f"Removed: {', '.join(ids)} from {str(path)!r}{kept}.")
     return 0

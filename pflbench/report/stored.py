@@ -86,11 +86,11 @@ def select_runs(store: Store, wanted: Wanted) -> list[LocatedRun]:
 
 
 def named(store: Store, beginnings: Iterable[str]) -> list[Stored]:
-    """The runs whose ids, of now or of before, begin so, each once. Raises `UsageError` where not exactly one does."""
+    """The runs whose ids begin so, each once. Raises `UsageError` where not exactly one does."""
     stored = store.list()
     found: dict[str, Stored] = {}
     for beginning in beginnings:
-        matching = {run.spec.id: run for run in stored if any(id.startswith(beginning) for id in run.ids)}
+        matching = {run.spec.id: run for run in stored if run.spec.id.startswith(beginning)}
         if len(matching) != 1:
             came = sum(run.packaged for run in matching.values())
             there = len(matching) - came

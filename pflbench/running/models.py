@@ -123,15 +123,15 @@ def read(run: Stored, results: Path, places: Callable[[], Places]) -> KeptModels
 
     Raises `UsageError` if none were kept, and `StoreError` if their index is damaged.
     """
-    path = models.find(results, run.ids)
+    path = models.find(results, run.spec.id)
     if path is None:
-        if (link := models.link(results, run.ids)) is not None:
+        if (link := models.link(results, run.spec.id)) is not None:
             raise UsageError(f"{str(link)!r} is a link, which is not followed. Move the folder behind it here.")
         raise UsageError(
             f"No models of run {run.spec.id} are kept in {str(results)!r}: `pflbench run --keep-models` keeps those "
             "that it trains, and with --redo always also trains finished runs again for them."
         )
-    index, files = models.read(path, run.ids)
+    index, files = models.read(path, run.spec.id)
     told = {name: value for name, value in index.items() if name not in ("run", "files", "spec")}
     return KeptModels(path, run.spec, told, files, places)
 

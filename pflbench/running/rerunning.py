@@ -142,7 +142,7 @@ def rerun(
         (done,) = local.execute([task], env, jobs=jobs, on_event=on_event)
         if done.status == "error":
             raise PflbenchError(f"Run {spec.id} cannot be made again: {done.message}")
-        return Rerun(result, Store(Path(folder), remembered=False).read(spec.id))
+        return Rerun(result, Store(Path(folder)).read(spec.id))
 
 
 def own_places(run: Stored, root: Path, code: Path | None) -> Places:

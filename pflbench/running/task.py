@@ -458,7 +458,7 @@ def store_result(result: RunResult, env: Environment, detail: str = "", models: 
     if models is not None:
         models.publish(spec, result.provenance)
     if old:
-        kept.remove(store.root, old.ids)
+        kept.remove(store.root, [spec.id])
     resumed = int(result.provenance.get("resumed") or 0)
     return Done(
         spec, "failed" if failure else "done", failure or changed, detail, seconds, headline=shown, resumed=resumed
@@ -495,7 +495,7 @@ def _beside(result: RunResult, there: Stored, store: Store, env: Environment, mo
 def _outdated(result: RunResult, store: Store) -> Stored | None:
     """The finished run that this result replaces, if models are kept of it and its scores are others."""
     there = store.find(result.spec.id)
-    if there is None or there.failure is not None or kept.find(store.root, there.ids) is None:
+    if there is None or there.failure is not None or kept.find(store.root, there.spec.id) is None:
         return None
     return there if result.failure is None and bits_apart(result, store.fetch(there)) else None
 

@@ -282,7 +282,7 @@ def _tell_bare(ids: Iterable[str], store: Store, execution: Execution, on_event:
     if not execution.keep_models:
         return
     done = (store.find(id) for id in ids)
-    if bare := sum(models.find(store.root, run.ids) is None for run in done if run):
+    if bare := sum(models.find(store.root, run.spec.id) is None for run in done if run):
         on_event(Notice(f"{count(bare, 'finished run')} without models; --redo always trains again for them."))
 
 

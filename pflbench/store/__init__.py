@@ -3,14 +3,13 @@
 from pflbench.store.files import CorruptFile, ForeignFile
 from pflbench.store.header import SCHEMA_VERSION, Stored
 from pflbench.store.shown import ShownStore
-from pflbench.store.store import MissingRun, OutdatedRuns, Store
+from pflbench.store.store import MissingRun, Store
 
 __all__ = [
     "SCHEMA_VERSION",
     "CorruptFile",
     "ForeignFile",
     "MissingRun",
-    "OutdatedRuns",
     "ShownStore",
     "Store",
     "Stored",

@@ -19,7 +19,7 @@ _TEXT = (str, type(None))
 _NUMBER = (int, float, type(None))
 _KNOWN: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("commit", "data_hash", "device", "execution", "finished", "numpy", "pflbench", "python"), _TEXT),
-    **dict.fromkeys(("seeds_together", "torch", "torchvision", "protocol", "former_ids"), _TEXT),
+    **dict.fromkeys(("seeds_together", "torch", "torchvision", "protocol"), _TEXT),
     **dict.fromkeys((f"{kind}_source" for kind in ("method", "dataset", "partition", "model")), _TEXT),
     **dict.fromkeys(("bytes_up", "bytes_down", "floats_up", "floats_down", "padding", "rounds_per_second"), _NUMBER),
     **dict.fromkeys(("client_gradients", "client_gradients_least", "client_gradients_most"), _NUMBER),
@@ -64,9 +64,6 @@ def check_provenance(found: object) -> None:
     if not isinstance(found, dict):
         raise ValueError("the provenance is not an object")
     _check("", found, _KNOWN)
-    if former := found.get("former_ids"):
-        for id in former.split(","):
-            check_id(id)
     if (asked := found.get("asked")) is not None:
         _check("asked.", asked, _ASKED)
         if lacking := [key for key in ("suite", "profile") if key not in asked]:

@@ -11,7 +11,6 @@ from pathlib import Path
 from pflbench.errors import StoreError
 from pflbench.result import RunResult
 from pflbench.store import files, runfile
-from pflbench.store.footers import Footer, Footers
 from pflbench.store.header import Foreign, Stored, Unfit
 from pflbench.store.runfile import RunFile
 
@@ -26,10 +25,9 @@ class Folder:
     else they stay, and nothing more is read of them.
     """
 
-    def __init__(self, folder: Path, footers: Footers, packed: bool, seen: bool = True, mends: bool = True) -> None:
+    def __init__(self, folder: Path, packed: bool, seen: bool = True, mends: bool = True) -> None:
         self.folder, self.packed, self.seen, self.mends = folder, packed, seen, mends
         self.known: dict[Path, RunFile] = {}
-        self._footers = footers
         self._left: dict[Path, files.Identity] = {}
         """Damaged files that stay."""
 
@@ -108,20 +106,13 @@ class Folder:
             return None
         if known is not None and files.identity(path.stat()) == known.footer.identity:
             return known
-        known = self._footers.describe(path, lambda footer: self._sound(path, footer))
+        known = RunFile(path)
+        if known.packed != self.packed:
+            raise Unfit(f"no pflbench metadata of a {self._kind}")
         if known.foreign:
             some = "1 run in {!r} is" if len(known.foreign) == 1 else f"{len(known.foreign)} runs in {{!r}} are"
             files.leave_out(some.format(str(path)), known.foreign[0])
         return self._damaged(known, known.unfit[0]) if known.unfit else known
-
-    def _sound(self, path: Path, footer: Footer) -> RunFile:
-        """The file with this footer. Raises `Unfit`, also if the footer is remembered and some of it cannot be read."""
-        file = RunFile(path, footer)
-        if file.packed != self.packed:
-            raise Unfit(f"no pflbench metadata of a {self._kind}")
-        if footer.parsed is None and (file.unfit or file.foreign):
-            raise Unfit("the file itself has to say it")
-        return file
 
     @property
     def _kind(self) -> str:

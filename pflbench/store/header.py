@@ -82,12 +82,6 @@ class Stored(NamedTuple):
         """When it ended, as ISO 8601 in UTC; empty where that was not recorded."""
         return str(self.provenance.get("finished") or "")
 
-    @property
-    def ids(self) -> tuple[str, ...]:
-        """The run's id, and those that it had before `pflbench upgrade`."""
-        former = self.provenance.get("former_ids")
-        return (self.spec.id, *former.split(",")) if former else (self.spec.id,)
-
 
 def metadata(run: RunResult | Stored) -> Texts:
     """Return the metadata that `header` parses."""

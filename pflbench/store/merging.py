@@ -105,7 +105,7 @@ def _unread(source: Store) -> set[Path]:
 
 def _copy_models(runs: Iterable[Stored], source: Store, into: Store) -> None:
     for run in runs:
-        if (kept := models.find(source.root, run.ids)) is not None:
+        if (kept := models.find(source.root, run.spec.id)) is not None:
             models.copy(kept, into.root, run.spec.id)
 
 

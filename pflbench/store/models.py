@@ -11,7 +11,7 @@ import shutil
 import stat
 import uuid
 import warnings
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -31,21 +31,20 @@ def models_folder(root: Path, id: str) -> Path:
     return root / "models" / check_id(id)
 
 
-def link(root: Path, ids: Iterable[str]) -> Path | None:
+def link(root: Path, id: str) -> Path | None:
     """The link that leads from a results folder to the models of a run; None if there is none."""
-    return next(
-        (path for path in (root / "models", *(models_folder(root, id) for id in ids)) if path.is_symlink()), None
-    )
+    return next((path for path in (root / "models", models_folder(root, id)) if path.is_symlink()), None)
 
 
-def find(root: Path, ids: Iterable[str]) -> Path | None:
-    """The folder of a run's models, by its ids of now and of before; None: they were not kept. Follows no link."""
-    return next((path for id in ids if (path := models_folder(root, id)).is_dir() and not link(root, [id])), None)
+def find(root: Path, id: str) -> Path | None:
+    """The folder of a run's models; None: they were not kept. Follows no link."""
+    path = models_folder(root, id)
+    return path if path.is_dir() and not link(root, id) else None
 
 
 def begin(root: Path, id: str) -> Path:
     """A new folder to write a run's models into; what an earlier process left unfinished goes. Raises `OSError`."""
-    if (linked := link(root, [id])) is not None:
+    if (linked := link(root, id)) is not None:
         raise OSError(errno.ELOOP, f"{str(linked)!r} is a link, which is not followed; move its folder here")
     _clear(root, id)
     new = models_folder(root, id).with_name(f".{id}-{uuid.uuid4().hex[:8]}")
@@ -73,10 +72,10 @@ def publish_models(new: Path, root: Path, id: str, index: Mapping[str, Any]) -> 
     files.sync_folder(final.parent)
 
 
-def read(path: Path, ids: Collection[str]) -> tuple[dict[str, Any], Files]:
+def read(path: Path, id: str) -> tuple[dict[str, Any], Files]:
     """The index of a folder of models, and which file has whose.
 
-    Raises `StoreError` if it cannot be read, or is of none of these ids.
+    Raises `StoreError` if it cannot be read, or is of another run.
     """
     try:
         _check_regular(path / INDEX)
@@ -88,7 +87,7 @@ def read(path: Path, ids: Collection[str]) -> tuple[dict[str, Any], Files]:
         raise files.unreadable(path / INDEX, error) from error
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise StoreError(f"{str(path / INDEX)!r} is damaged: {error}.") from error
-    if run not in ids:
+    if run != id:
         raise StoreError(f"{str(path)!r} has the models of run {run}, which is not its name. Move it away.")
     return index, found
 
@@ -112,7 +111,7 @@ def remove(root: Path, ids: Iterable[str]) -> None:
     """Remove the models of runs, as far as there are some. Follows no link, and warns of one."""
     linked = set[Path]()
     for id in ids:
-        if (path := link(root, [id])) is not None:
+        if (path := link(root, id)) is not None:
             linked.add(path)
             continue
         shutil.rmtree(models_folder(root, id), ignore_errors=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,8 +21,8 @@ class Removed(NamedTuple):
     rest: Path | None
 
 
-def remove(store: Store, ids: Collection[str], only: Path | None = None) -> list[Removed]:
-    """Remove every copy of the runs of these ids, and their models; `only`: the copies in this file, and no models.
+def remove(store: Store, ids: Collection[str]) -> list[Removed]:
+    """Remove every copy of the runs of these ids, and their models.
 
     A pack never changes: what else it holds is written as another pack and read again before the pack goes, so that
     no other run is ever missing. Whoever is interrupted can start again.
@@ -33,27 +32,21 @@ def remove(store: Store, ids: Collection[str], only: Path | None = None) -> list
     """
     for id in ids:
         store.check_place(id)  # a copy in a pack may be readable where its single file is another version's
-    former = {id: run.ids for id in ids if (run := store.find(id))}
     done = []
     for pack in store.packs.all():
         leaving = tuple(id for id in pack.entries if id in ids)
-        if leaving and _meant(pack.path, only):
+        if leaving:
             done.append(Removed(pack.path, leaving, _without(store, pack, leaving)))
     for id in sorted(ids):
-        if (path := store.path(id)).is_file() and _meant(path, only):
+        if (path := store.path(id)).is_file():
             files.unlink(path)
             done.append(Removed(path, (id,), None))
-    if only is None:
-        models.remove(store.root, {*ids, *chain(*former.values())})
+    models.remove(store.root, ids)
     for folder in (store.packs.folder, store.runs):
         if folder.is_dir():
             files.sync_folder(folder)
             files.clean(folder)
     return done
-
-
-def _meant(path: Path, only: Path | None) -> bool:
-    return only is None or (only.exists() and path.samefile(only))
 
 
 def _without(store: Store, pack: RunFile, leaving: Collection[str]) -> Path | None:

@@ -37,7 +37,7 @@ def requests_of(store: Store) -> Requests:
     for run in store.list():
         asked = run.provenance.get("asked")
         first = [Request(str(asked.get("suite")), str(asked.get("profile")))] if isinstance(asked, dict) else []
-        found[run.spec.id] = frozenset(first).union(*(later.get(id, ()) for id in run.ids))
+        found[run.spec.id] = frozenset(first).union(later.get(run.spec.id, ()))
     return {id: several for id, several in found.items() if several}
 
 

@@ -13,15 +13,14 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from pflbench.errors import StoreError
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
 from pflbench.store import files
 from pflbench.store.checked import loaded
-from pflbench.store.footers import Footer, read_footer
-from pflbench.store.header import Foreign, Stored, Texts, Unfit, check_version, encoded, metadata, sealed
+from pflbench.store.header import Foreign, Stored, Texts, Unfit, check_version, decoded, encoded, metadata, sealed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,6 +33,28 @@ _SEARCHED = ["run_id", "method", "dataset", "partition", "seed"]  # statistics o
 _WRITTEN = {"compression": "zstd", "write_page_checksum": True}
 
 
+class Footer(NamedTuple):
+    """Footer of a Parquet file: the entries of pflbench in its metadata, and the rows of each row group.
+
+    `identity` tells the file from others of its name.
+    """
+
+    identity: files.Identity
+    metadata: Texts
+    groups: list[int]
+
+    @classmethod
+    def of(cls, path: Path) -> Footer:
+        """Read a file's footer. Raises `Unfit` or `OSError`."""
+        from pflbench.store import schema
+
+        with path.open("rb") as file:
+            footer = schema.parquet_footer(file)
+            identity = files.identity(os.fstat(file.fileno()))
+        groups = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
+        return cls(identity, decoded(footer.metadata), groups)
+
+
 class RunFile:
     """File of a run, named by its id, or of a pack.
 
@@ -43,10 +64,9 @@ class RunFile:
     Raises `Unfit`, `Foreign` and `OSError`.
     """
 
-    def __init__(self, path: Path, footer: Footer | None = None, lies: Path | None = None) -> None:
+    def __init__(self, path: Path, lies: Path | None = None) -> None:
         self.path, self.lies = path, lies or path  # where it belongs, and where it is until then
-        footer = footer or read_footer(self.lies)
-        self.footer = footer._replace(parsed=None)  # of many files it would take too much memory
+        self.footer = Footer.of(self.lies)
         self.entries: dict[str, Stored] = {}
         self.unfit: list[str] = []
         self.foreign: list[Foreign] = []

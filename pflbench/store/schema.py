@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from pflbench.package import __version__
 from pflbench.result import RunResult, Score
-from pflbench.store import files, pages
+from pflbench.store import files
 from pflbench.store.columns import Metrics, Scores, Words, metrics_of, scores_of
 from pflbench.store.header import Stored, Unfit, encoded, metadata, sealed
 
@@ -71,7 +71,6 @@ _PLAIN = {
     "device": (_TEXT, "provenance.device"),
     "pflbench": (_TEXT, "provenance.pflbench"),
     "wall_seconds": (_NUMBER, "provenance.wall_seconds"),
-    # Files from before November 2026 end here; `pflbench upgrade` gives them the others.
     "validation": (_NUMBER, "spec.validation"),
     "training_clients": (_INTEGER, "spec.training_clients"),
     "cohort": (_INTEGER, "spec.cohort"),
@@ -269,13 +268,12 @@ def parquet_footer(file: IO[bytes]) -> pq.FileMetaData:
 class OpenFile(NamedTuple):
     """A Parquet file that is open, and the positions of its columns of scores and run ids."""
 
-    file: IO[bytes]
     parquet: pq.ParquetFile
     columns: list[int]
 
     @classmethod
     def of(cls, file: IO[bytes]) -> OpenFile:
-        """The content of a file. Raises `Unfit`, also if rows of its columns may take more memory than their pages."""
+        """The content of a file. Raises `Unfit`, also for columns of another type."""
         try:
             parquet = pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True, read_dictionary=_CODES)
         except KeyError as error:
@@ -286,7 +284,7 @@ class OpenFile(NamedTuple):
         odd = {path for path, *_ in found ^ {(name, kind, 0) for name, kind in _PHYSICAL.items()}}
         if odd or len(taken) != len(_PHYSICAL):
             raise Unfit(f"unexpected columns ({', '.join(sorted(odd)) or 'some twice'})")
-        return cls(file, parquet, list(taken))
+        return cls(parquet, list(taken))
 
     def read(self, groups: Sequence[int], names: Sequence[str]) -> pa.Table:
         """These columns of row groups, with checked pages. Raises as `read_rows`."""
@@ -296,7 +294,7 @@ class OpenFile(NamedTuple):
             for chunk in map(group.column, self.columns):
                 if not 0 <= group.num_rows == chunk.num_values:
                     raise Unfit(f"{group.num_rows:,} rows with {chunk.num_values:,} values in a column")
-                size += pages.unpacked_bytes(self.file, chunk)
+                size += chunk.total_uncompressed_size
         if size > _MOST_BYTES + _BYTES_OF_A_ROW * rows:
             raise Unfit(f"{rows:,} rows that unpack to {size:,} bytes")
         return self.parquet.read_row_groups(groups, names, use_threads=False)
@@ -305,7 +303,8 @@ class OpenFile(NamedTuple):
 def read_rows(file: IO[bytes]) -> pa.Table:
     """The scores of a file, with checked pages.
 
-    Raises Arrow's exceptions if the file is damaged, `Unfit` if it unpacks to more than scores need, and `OSError`.
+    Raises Arrow's exceptions if the file is damaged, `Unfit` if its footer names more bytes than scores need, and
+    `OSError`.
     """
     content = OpenFile.of(file)
     return content.read(range(content.parquet.num_row_groups), SCORES.names)

@@ -20,9 +20,7 @@ def packaged_folder() -> Path:
 class ShownStore(Store):
     """The runs under a results folder, read and never written, and those that came with pflbench if `packaged`."""
 
-    def __init__(self, root: Path, packed: bool = True, packaged: bool = True, remembered: bool = True) -> None:
+    def __init__(self, root: Path, packed: bool = True, packaged: bool = True) -> None:
         folder = packaged_folder()
         apart = folder.resolve() != (root / "packs").resolve()  # in a checkout they are its runs
-        super().__init__(
-            root, packed, mends=False, remembered=remembered, packaged=folder if packaged and apart else None
-        )
+        super().__init__(root, packed, mends=False, packaged=folder if packaged and apart else None)

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import shlex
 import warnings
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pflbench import renames
 from pflbench.errors import StoreError
 from pflbench.result import RunResult
-from pflbench.spec import RunSpec
 from pflbench.store import files, runfile
 from pflbench.store.folder import Folder
-from pflbench.store.footers import Footers
 from pflbench.store.header import Stored
 from pflbench.store.runfile import RunFile
 
 _PROBE = bytes(64 * 1024)
-
-
-class OutdatedRuns(UserWarning):
-    """Some stored runs bear names that their methods have no more; the message says which and what to do."""
 
 
 class OtherScores(UserWarning):
@@ -46,7 +37,6 @@ class Store:
         root: The results folder.
         packed: Look into packs, too.
         mends: Rename damaged files.
-        remembered: Remember footers for other processes.
         packaged: A folder of packs that came with pflbench; its runs are there where the results folder has none.
     """
 
@@ -55,19 +45,16 @@ class Store:
         root: Path,
         packed: bool = True,
         mends: bool = True,
-        remembered: bool = True,
         packaged: Path | None = None,
     ) -> None:
         self.root = Path(root)
         self.runs = self.root / "runs"
-        self._footers = Footers(self.root, remembered)
-        self.singles = Folder(self.runs, self._footers, packed=False, mends=mends)
-        self.packs = Folder(self.root / "packs", self._footers, packed=True, seen=packed, mends=mends)
+        self.singles = Folder(self.runs, packed=False, mends=mends)
+        self.packs = Folder(self.root / "packs", packed=True, seen=packed, mends=mends)
         self.folders = [self.singles] + [self.packs] * packed
         self._packaged: Folder | None = None
         if packaged is not None:
-            self._packaged_footers = Footers(packaged.parent)
-            self._packaged = Folder(packaged, self._packaged_footers, packed=True, mends=False)
+            self._packaged = Folder(packaged, packed=True, mends=False)
             self.folders.append(self._packaged)
         self._checksums: dict[tuple[Path, files.Identity, str], str | None] = {}
 
@@ -158,13 +145,10 @@ class Store:
         return next(folder for folder in self.folders if folder.folder == path.parent)
 
     def list(self) -> StoredRuns:
-        """Every readable run whose method still has the name it had then, sorted by id; warns of the others."""
+        """Every readable run, sorted by id."""
         found = self.every()
-        self._footers.keep()
-        every = [found[id] for id in sorted(found)]
-        self._warn(every)
         self.conflicts()
-        return [run for run in every if renamed(run.spec) is None]
+        return [found[id] for id in sorted(found)]
 
     def every(self) -> dict[str, Stored]:
         """Return every readable run by its id."""
@@ -174,7 +158,6 @@ class Store:
         if self._packaged:
             for id, run in ((id, run) for pack in self._packaged.all() for id, run in pack.entries.items()):
                 found.setdefault(id, run._replace(packaged=True))
-            self._packaged_footers.keep()
         return found
 
     def conflicts(self) -> dict[str, Sequence[Path]]:
@@ -194,7 +177,7 @@ class Store:
                 shown, *others = map(str, found[id])
                 say = (
                     f"Run {id} has other scores in {', '.join(map(repr, others))} than in {shown!r}, which is shown. "
-                    f"Both stay until you remove one: `pflbench rm {id} --file {shlex.quote(others[0])}`."
+                    f"Both stay until you move one of the files away; `pflbench rm {id}` removes both copies."
                 )
                 warnings.warn(say, OtherScores, stacklevel=3)
         return found
@@ -209,26 +192,6 @@ class Store:
             result = self.packs.read(pack.entries[id]) if known is None else None
             self._checksums[key] = known if result is None else schema.checksum(result)
         return self._checksums[key]
-
-    def _warn(self, runs: Iterable[Stored]) -> None:
-        """Say how many of these are left out, by the names that their methods had and have."""
-        there = Counter((run.spec.method.name, now.method.name) for run in runs if (now := renamed(run.spec)))
-        groups = [
-            f"{number} {'run' if number == 1 else 'runs'} of the method that was named {old!r} and is {new!r} now"
-            for (old, new), number in sorted(there.items())
-        ]
-        if groups:
-            command = f"pflbench upgrade --results {shlex.quote(str(self.root))}"
-            say = f"In {str(self.root)!r} there are {' and '.join(groups)}, which are left out: run `{command}`."
-            warnings.warn(say, OutdatedRuns, stacklevel=3)
-
-
-def renamed(spec: RunSpec) -> RunSpec | None:
-    """The run under its method's name of today; None if that is the name it has. Else no table takes it."""
-    name = renames.method_now(spec.method.name, spec.method.hyper)
-    if name is None:
-        return None
-    return spec.model_copy(update={"method": spec.method.model_copy(update={"name": name})})
 
 
 def _goes_before(packed: Stored, other: Stored | None) -> bool:

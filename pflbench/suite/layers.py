@@ -12,7 +12,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pflbench import names, renames
+from pflbench import names
 from pflbench.catalog import FieldInfo, Info, coerce, complete, parse
 from pflbench.errors import UsageError, unknown
 from pflbench.selection import EVERYTHING, Selection
@@ -344,7 +344,6 @@ def _no_target(target: str, targets: Mapping[str, Info], methods: Collection[str
     selected = ", ".join(dict.fromkeys(one.name for one in targets.values() if one is not FINETUNE_OPTIONS))
     return UsageError(
         f"{target} is not selected: add --method {target}, or leave this --set out. Selected: {selected}."
-        f"{renames.hint(target, targets)}"
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from pflbench import names, renames
+from pflbench import names
 from pflbench.catalog import MethodInfo
 from pflbench.errors import UsageError, unknown
 from pflbench.selection import Selection
@@ -126,8 +126,7 @@ def select_rows(
 
 def _foreign(methods: Iterable[str], there: set[str]) -> list[str]:
     """The methods that mean no row: code, and built-in ones; `there`: names of the suite's rows."""
-    # A method's former name may mean a row of the suite: that is asked back, not guessed.
-    elsewhere = {name for name in names.known("methods").keys() - there if not renames.hint(name, there)}
+    elsewhere = names.known("methods").keys() - there
     return [name for name in methods if names.is_reference(name) or name in elsewhere]
 
 

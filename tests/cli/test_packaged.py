@@ -56,11 +56,11 @@ def test_a_checkouts_packs_are_the_packaged_ones_from_any_folder(
     checkout = Path(__file__).parents[2] / "results"
     if package.FOLDER.parent != checkout.parent:
         pytest.skip("pflbench is installed, and no checkout")
-    there = ShownStore(Path("results"), remembered=False).list()
+    there = ShownStore(Path("results")).list()
     assert len(there) > 600 and all(run.packaged for run in there)
     assert cli("report").out.startswith("CAFeMe, Table 1\n"), "without a run of one's own, a paper's table"
     # There they are its own runs, counted once.
-    own = ShownStore(checkout, remembered=False)
+    own = ShownStore(checkout)
     assert not any(run.packaged for run in own.list()) and len(own.folders) == len(Store(checkout).folders)
     assert not Store(Path("results")).list()
 

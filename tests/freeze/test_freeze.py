@@ -9,8 +9,6 @@ import pytest
 
 from pflbench.data.root import data_root
 from pflbench.store import Store, requests
-from pflbench.store.schema import COLUMNS
-from pflbench.store.store import renamed
 
 DATA = ["none", pytest.param("real", marks=pytest.mark.data)]
 CONTENT = {f"{suite} paper" for suite in ("cafeme-table2", "cafeme-readings-table2", "cafeme-fig4-table2")}
@@ -71,9 +69,3 @@ def test_who_asked_for_packed_runs_is_said_of_runs_that_are_there() -> None:
     lines = [json.loads(line) for line in (store.packs.folder / requests.NAME).read_text().splitlines()]
     stored = {run.spec.id for run in store.list()}
     assert lines and all(line["runs"] and stored.issuperset(line["runs"]) for line in lines)
-
-
-def test_the_packs_are_as_upgrade_leaves_them() -> None:
-    packs = Store(freeze.RESULTS).packs.all()
-    assert packs and all(set(COLUMNS.names) <= set(pack.footer.columns) for pack in packs)
-    assert not [id for pack in packs for id, entry in pack.entries.items() if renamed(entry.spec)]

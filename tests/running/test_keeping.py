@@ -364,12 +364,12 @@ def test_models_of_few_clients_are_in_memory_at_a_time(tmp_path: Path, monkeypat
 def test_an_index_that_is_none_is_one_message(tmp_path: Path, text: str) -> None:
     (tmp_path / models.INDEX).write_text(text)
     with pytest.raises(StoreError, match="is damaged"):
-        models.read(tmp_path, ["a"])
+        models.read(tmp_path, "a")
 
 
 def test_an_empty_stage_is_none(tmp_path: Path) -> None:
     (tmp_path / models.INDEX).write_text('{"run": "a", "files": {"global": {}}}')
-    assert models.read(tmp_path, ["a"])[1] == {}
+    assert models.read(tmp_path, "a")[1] == {}
 
 
 def test_models_of_another_run_are_not_taken_for_its_own(tmp_path: Path) -> None:
@@ -416,14 +416,9 @@ def test_a_copy_that_does_not_fit_leaves_nothing(tmp_path: Path, monkeypatch: py
     assert not list((tmp_path / "models").iterdir())
 
 
-def test_models_under_a_former_id_go_with_their_run_too(tmp_path: Path) -> None:
-    """And what a killed process left of them."""
+def test_models_that_a_killed_process_left_go_with_their_run(tmp_path: Path) -> None:
     one, results = spec("fedavg", TUNED), tmp_path / "results"
     run_task(Task((one,)), place(tmp_path))
-    store, former = Store(results), models.models_folder(results, "0123456789abcdef")
-    result = store.read(one.id)
-    store.write(replace(result, provenance={**result.provenance, "former_ids": former.name}))
-    models.models_folder(results, one.id).rename(former)
     models.begin(results, one.id)
-    remove(store, [one.id])
+    remove(Store(results), [one.id])
     assert not (results / "models").exists()

@@ -87,9 +87,7 @@ def test_the_same_shard_whatever_is_stored(tmp_path_factory: pytest.TempPathFact
     runs = expand(load("cafeme-table1"), part, profile="smoke").runs
     there = {runs[number % len(runs)] for number in stored}
     for one in there:
-        Store(results, remembered=False).write(
-            RunResult(one, (Score("global", 1, 0, 0, 1, 2, 1.0, 0.5),), {"data_hash": "d"})
-        )
+        Store(results).write(RunResult(one, (Score("global", 1, 0, 0, 1, 2, 1.0, 0.5),), {"data_hash": "d"}))
     shards = [Execution(device="cpu", shard=Shard(k, of)) for k in range(1, of + 1)]
     todo = [run(part, results, one, dry=True).runnable for one in shards]
     empty = [run(part, results / "empty", one, dry=True).runnable for one in shards]

@@ -47,7 +47,6 @@ def named(lab: Lab, run: RunResult, name: str) -> Path:
 TINY = {"suite": "tiny", "profile": "paper"}
 Odd = Callable[[Lab, RunResult], Path]
 HEADERS: dict[str, Odd] = {
-    "former ids": lambda lab, run: provenance(lab, run, former_ids=5),
     "lone surrogate": lambda lab, run: provenance(lab, run, device="\ud800"),
     "nested": lambda lab, run: written(lab, run, provenance='{"a":' * 50_000 + "1" + "}" * 50_000),
     "nested spec": lambda lab, run: written(lab, run, spec="[" * 100_000),
@@ -173,15 +172,6 @@ def test_an_odd_name_of_the_suite_that_asked_costs_nothing(lab: Lab, cli: Cli, f
         assert said.code == 0 and (id if verb[0] == "ls" else "50.00") in said.out
 
 
-def test_a_remembered_footer_that_is_odd_is_read_again(lab: Lab, cli: Cli) -> None:
-    lab.store(lab.honest())
-    cli("ls", "runs")
-    for text in ("[" * 100_000, "5", '{"a": 5}'):
-        for file in (lab.folder / "cache").rglob("footers/*.json"):
-            file.write_text(text)
-        assert "done" in cli("ls", "runs").out
-
-
 def packed(lab: Lab) -> Path:
     lab.store(lab.honest())
     lab.store(odd_run(lab))
@@ -205,7 +195,7 @@ def test_a_long_text_of_a_small_file_is_not_written_out_in_each_row(lab: Lab, cl
 
 def read_all(lab: Lab) -> dict[str, tuple[object, ...]]:
     """What a reader sees of all runs."""
-    store = ShownStore(lab.results, remembered=False)
+    store = ShownStore(lab.results)
     found = {}
     for run in store.list():
         whole = store._read(run)
@@ -272,7 +262,7 @@ def another(lab: Lab, spec: RunSpec, accuracy: float) -> Path:
     return runfile.write_pack(folder, [of(run, folder)], lambda _: run).path
 
 
-def test_two_packs_with_other_scores_of_a_run_are_named_until_one_is_removed(lab: Lab, cli: Cli) -> None:
+def test_two_packs_with_other_scores_of_a_run_are_named_until_one_is_gone(lab: Lab, cli: Cli) -> None:
     id = lab.store(lab.honest())
     (mine,) = (lab.results / "packs").glob("*.parquet")
     theirs = another(lab, lab.spec, 0.75)
@@ -280,14 +270,12 @@ def test_two_packs_with_other_scores_of_a_run_are_named_until_one_is_removed(lab
     for verb in (("ls", "runs"), READING["report"], ("pack",)):
         said = cli(*verb)
         assert said.code == 0
-        for text in (id, mine.name, theirs.name, f"pflbench rm {id} --file"):
+        for text in (id, mine.name, theirs.name, f"pflbench rm {id}`"):
             assert text in said.err, verb
     assert {path.name: path.read_bytes() for path in (lab.results / "packs").iterdir()} == both
     merged = cli("merge", "results", "--into", "merged")
     assert merged.code == 1 and id in merged.err and mine.name in merged.err and theirs.name in merged.err
-    assert cli("rm", id, "--yes", "--file", "nowhere.parquet").code == 2
-    assert cli("rm", id, "--yes", "--file", str(theirs)).code == 0
-    assert not theirs.exists() and mine.read_bytes() == both[mine.name]
+    theirs.unlink()
     assert cli("ls", "runs").err == "" and "50.00" in cli(*READING["report"]).out
 
 

@@ -34,24 +34,6 @@ def raw(lab: Lab, **provenance: object) -> str:
     return run.spec.id
 
 
-@pytest.mark.parametrize("former", [*OUT, "{folder}/elsewhere", 5, ["a"]])
-def test_rm_removes_nothing_by_a_path_of_a_run(lab: Lab, cli: Cli, former: object) -> None:
-    folder = elsewhere(lab)
-    other = lab.results / "models" / ("f" * 16)
-    other.mkdir(parents=True)
-    told = former.format(folder=lab.folder) if isinstance(former, str) else former
-    id = raw(lab, former_ids=told)
-    for verb in (("ls", "runs"), ("rm", id, "--yes"), ("merge", "results", "--into", "merged")):
-        cli(*verb)
-    assert (folder / "thesis.tex").exists() and (folder / "inner").is_dir() and other.is_dir()
-    assert not list(lab.folder.glob("merged/**/thesis.tex"))
-
-
-def test_former_ids_are_ids_still(lab: Lab, cli: Cli) -> None:
-    id = raw(lab, former_ids="0123456789abcdef,fedcba9876543210")
-    assert id in cli("show", "fedcba98").out and cli("rm", "01234567", "--yes").code == 0
-
-
 def test_a_line_with_another_id_is_left_out_and_named(lab: Lab, cli: Cli) -> None:
     id = lab.store(lab.honest(), packed=False)
     lines = [{"suite": "other", "profile": "paper", "runs": [one]} for one in (id, "../..", 5)]
@@ -134,7 +116,7 @@ def test_an_index_of_models_names_files_beside_it_alone(lab: Lab, name: object) 
     (mine / "link.safetensors").symlink_to(folder / "thesis.tex")
     (mine / models.INDEX).write_text(json.dumps({"run": id, "files": {"global": {"-1": name}}}))
     with pytest.raises(StoreError, match="is damaged"):
-        models.read(mine, [id])
+        models.read(mine, id)
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "5", '{"run": "\\ud800", "files": {}}'])
@@ -143,4 +125,4 @@ def test_an_odd_index_of_models_is_named(lab: Lab, text: str) -> None:
     mine = kept(lab, id)
     (mine / models.INDEX).write_text(text)
     with pytest.raises(StoreError, match=r"models\.json' is damaged"):
-        models.read(mine, [id])
+        models.read(mine, id)

@@ -15,7 +15,6 @@ from pflbench.errors import StoreError
 from pflbench.store import CorruptFile, ForeignFile, MissingRun, Store
 from pflbench.store.packing import pack
 from pflbench.store.removal import remove
-from pflbench.store.upgrade import upgrade
 
 
 @pytest.fixture
@@ -60,7 +59,7 @@ def test_a_foreign_file_is_named_left_out_and_stays(store: Store, make: Callable
     path = [store.write(done(seed)) for seed in (1, 0)][1]
     make(path)
     before = path.read_bytes()
-    for look in (lambda: store.status(path.stem), store.list, lambda: pack(store), lambda: upgrade(store)):
+    for look in (lambda: store.status(path.stem), store.list, lambda: pack(store)):
         with pytest.warns(ForeignFile) as caught:
             look()
         assert all(str(one.message).startswith(f"{str(path)!r} is left out: ") for one in caught)
@@ -99,7 +98,6 @@ def test_a_pack_of_another_version_is_named_left_out_and_stays(store: Store) -> 
         assert Store(store.root).list() == []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ForeignFile)
-        assert upgrade(store) == {}
         for seed in range(3):
             store.write(done(seed))
         with pytest.raises(StoreError, match="is not replaced: pack version 2"):
@@ -121,7 +119,7 @@ def test_a_pack_with_a_run_of_another_version_is_never_written_anew(store: Store
     store = Store(store.root)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ForeignFile)
-        assert upgrade(store) == {} and pack(store) == []
+        assert pack(store) == []
         redone = done(listed[0].spec.seed, device="new")
         store.write(redone)
         pack(store)  # leaves it where it goes before the pack that stays

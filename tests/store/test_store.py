@@ -330,6 +330,39 @@ def test_stores_merge_by_copying(store: Store, tmp_path: Path) -> None:
     assert {stored.spec.seed for stored in store.list()} == {0, 1}
 
 
+def test_a_file_that_became_another_is_read_again(store: Store) -> None:
+    store.write(failed(2))
+    reader = Store(store.root)
+    assert reader.status(spec(2).id) == "failed"
+    store.write(done(2))
+    assert reader.status(spec(2).id) == "done"
+    assert [run.failure for run in reader.list()] == [None]
+
+
+THREADS = """
+import os, sys
+from pathlib import Path
+import pyarrow.parquet
+from pflbench.store import Store
+from pflbench.store.packing import pack
+def threads(): return len(os.listdir("/proc/self/task"))
+before = threads()
+store = Store(Path(sys.argv[1]))
+for run in store.list():
+    store.write(store.read(run.spec.id))
+pack(store)
+print(len(store.list()), threads() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="the system does not list a process's threads")
+def test_reading_and_writing_start_no_thread(store: Store) -> None:
+    for result in (done(0), done(1), failed(2)):
+        store.write(result)
+    found = subprocess.run([sys.executable, "-c", THREADS, str(store.root)], check=True, capture_output=True, text=True)
+    assert found.stdout.strip() == "3 0"
+
+
 def test_torch_stays_out() -> None:
     code = "import sys, pflbench.store; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
