@@ -6,15 +6,12 @@ import json
 import os
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
-from attack_kit import Cli, Lab, result
+from attack_kit import Cli, Lab
 
 from pflbench import load_models
 from pflbench.errors import StoreError, UsageError
-from pflbench.store import Store, models, schema
-
-OUT = ("../../elsewhere", "..", ".", "", "../runs", "ABCDEF0123456789", "0123456789abcdef,..")
+from pflbench.store import models
 
 
 def elsewhere(lab: Lab) -> Path:
@@ -23,15 +20,6 @@ def elsewhere(lab: Lab) -> Path:
     (folder / "inner").mkdir(parents=True)
     (folder / "thesis.tex").write_text("years of work")
     return folder
-
-
-def raw(lab: Lab, **provenance: object) -> str:
-    """Store a run with provenance that no version of pflbench writes; returns its id."""
-    run = result(lab.spec, **provenance)
-    path = Store(lab.results).path(run.spec.id)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(schema.to_table(run), path)
-    return run.spec.id
 
 
 def test_a_line_with_another_id_is_left_out_and_named(lab: Lab, cli: Cli) -> None:
