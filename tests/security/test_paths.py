@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from attack_kit import Cli, Lab
+from attack_kit import Cli, Lab, result
 
 from pflbench import load_models
 from pflbench.errors import StoreError, UsageError
