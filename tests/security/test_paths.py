@@ -11,7 +11,7 @@ from attack_kit import Cli, Lab, result
 
 from pflbench import load_models
 from pflbench.errors import StoreError, UsageError
-from pflbench.store import models
+from pflbench.store import Store, models
 
 
 def elsewhere(lab: Lab) -> Path:
