@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Literal
 
 from pflbench.commands import DEFAULT_RESULTS, command
-from pflbench.report.claims import NOT_IN_THE_PAPER, Judged, Missing, Side, title
+from pflbench.report.claims import CONTRADICTED, Judged, Missing, Side, title
 from pflbench.report.decide import ERROR
 from pflbench.report.screen import Screen, listed
-from pflbench.report.statistics import mean_interval, sign_flip
+from pflbench.report.statistics import mean_interval
 from pflbench.report.text import NONE, in_csv, in_markdown, in_pipes, number, ranges
+from pflbench.suite.claim import Claim
 from pflbench.units import count
 
 Format = Literal["terminal", "markdown", "csv"]
 FORMATS: tuple[Format, ...] = ("terminal", "markdown", "csv")
 COLUMNS = (
-    *("paper", "claim", "source", "suite", "profile", "word", "seeds", "contradicted", "detectable", "missing_runs"),
+    *("paper", "claim", "source", "suite", "profile", "word", "seeds", "contradicted", "missing_runs"),
     *("core_hours", "equal_suite", "equal_word", "text"),
 )
 DIFFER = "Rests on cells that differ from the paper's"
@@ -28,7 +29,7 @@ SIGNS = {
     "does not hold": "✗",
     "undecided": "?",
     "not run": "·",
-    NOT_IN_THE_PAPER: "–",
+    CONTRADICTED: "–",
 }
 """Sign of each word on a claim, in the order in which words are listed."""
 _HEAD = ("Claim", "Paper's protocol", "Equal terms", "Missing")
@@ -55,10 +56,16 @@ def text(papers: Mapping[str, Sequence[Judged]], format: Format = "terminal", *,
 
 
 def summary(judged: Iterable[Judged]) -> str:
-    """`8 claims: 1 holds, 5 undecided, 2 not run`."""
+    """`9 claims: 2 hold, 5 undecided, 2 not run`."""
     words = Counter(one.word for one in judged)
-    found = ", ".join(f"{words[word]} {word}" for word in SIGNS if words[word])
+    found = ", ".join(f"{words[word]} {_counted(word, words[word])}" for word in SIGNS if words[word])
     return f"{count(words.total(), 'claim')}: {found}"
+
+
+def _counted(word: str, number: int) -> str:
+    """The word on a claim behind a number."""
+    word = word.replace(", smaller", " but smaller")
+    return word if number == 1 else word.replace("holds", "hold").replace("does", "do")
 
 
 def claims_line(papers: Mapping[str, Sequence[Judged]], results: Path = DEFAULT_RESULTS) -> str:
@@ -95,7 +102,7 @@ def word_of(side: Side, word: str = "") -> str:
 
     `word`: the claim's word, if that may be another than the side's.
     """
-    if word == NOT_IN_THE_PAPER:
+    if word == CONTRADICTED:
         return word
     word = side.word + side.doubt
     if side.decision.seeds:
@@ -128,22 +135,20 @@ def _evidence(one: Judged, marked: bool) -> str:
         lines.append(f"The paper's own numbers say otherwise: {'; '.join(one.contrary)}. Nothing is decided.")
     for name, side in (("Paper's protocol", one.paper), ("Equal terms", one.equal)):
         if side is not None:
-            lines += _of_side(name, side)
+            lines += _of_side(claim, name, side)
     mark = "- " if marked else "  "
     start = 3 if marked else 1
     return "\n".join([*lines[:start], *(mark + (in_markdown(line) if marked else line) for line in lines[start:])])
 
 
-def _of_side(name: str, side: Side) -> list[str]:
+def _of_side(claim: Claim, name: str, side: Side) -> list[str]:
     lines = [f"{name} ({side.suite}): {word_of(side)}."]
     for title_, decision in side.columns.items() if len(side.columns) > 1 and not side.doubt else ():
         lines.append(f"{title_}: {decision.word}" + (f" ({decision.seeds} seeds)." if decision.seeds else "."))
-    lines += [_comparison(side, i) for i, values in enumerate(side.differences) if set(values) - {None}]
+    lines += [_comparison(claim, side, i) for i, values in enumerate(side.differences) if set(values) - {None}]
     if side.depends:
         lines.append("The last ten scored rounds say the opposite, so it depends on the rounds read.")
     lines += [f"Undecided, as compared runs differ: {line}" for line in side.mixed]
-    if side.decision.word == "undecided" and side.decision.detectable is not None:
-        lines.append(f"Detectable at the last look: {number(side.decision.detectable, None, 1)} points.")
     if side.failed:
         lines.append(f"Failed, so that the seed is not compared: {'; '.join(side.failed)}.")
     if side.apart:
@@ -160,9 +165,9 @@ def differing(side: Side) -> str:
     return "; ".join(f"{name} ({number(difference, None, 1, '+')})" for name, difference in side.apart)
 
 
-def _comparison(side: Side, i: int) -> str:
+def _comparison(claim: Claim, side: Side, i: int) -> str:
     """A comparison in words: its difference over seeds, with its interval, and what is claimed of it."""
-    bound, look = side.bounds[i], side.decision.shown.get(i)
+    look = side.decision.shown.get(i)
     values = [value for value in side.differences[i][:look] if value is not None]
     said = f"{title(side.compared[i])}: {number(sum(values) / len(values), None, 2, '+')} points over"
     said += f" {count(len(values), 'seed')}"
@@ -170,16 +175,17 @@ def _comparison(side: Side, i: int) -> str:
     if interval := mean_interval(values, level):
         low, high = (number(limit, None, 2, "+") for limit in interval)
         said += f", {number(100 * level, None, 1)} % interval {low} to {high}"
-    if bound.margin is not None:
-        said += f"; claimed: within ±{bound.margin:g}"
-    elif bound.least is not None:
-        said += f"; claimed: at least {number(bound.least, None, 2, '+')}"
-    if len(values) > 1:
-        said += f"; sign-flip p {sign_flip(values):.3f}"
-    said += "."
-    if look:
-        said += f" Shown{', and smaller than printed' if i in side.decision.small else ''}."
+    said += f"; claimed: {_claimed(claim)}."
+    if i in side.decision.small:
+        said += " Less than half of the printed gap."
     return said + (" Speaks against the claim." if i in side.decision.against else "")
+
+
+def _claimed(claim: Claim) -> str:
+    """`first`, `better`, `grows` or `within ±0.5`."""
+    if claim.margin is not None:
+        return f"within ±{claim.margin:g}"
+    return claim.test if claim.least is None else f"{claim.test}, by at least {claim.least:g}"
 
 
 def commands(side: Side) -> list[str]:
@@ -207,7 +213,6 @@ def fields(paper: str, one: Judged) -> tuple[object, ...]:
         *(paper, one.claim.id, one.claim.source, side.suite, side.profile, one.word, side.decision.seeds),
         *(
             side.decision.contradicted,
-            side.decision.detectable,
             *(lacks if one.paper.open and not one.contrary else (0, 0.0)),
         ),
         *(equal.suite if equal else "", equal.word if equal else "", one.claim.text),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pflbench.errors import unknown
 from pflbench.report.cells import read_seeds
@@ -21,7 +21,7 @@ from pflbench.suite.load import find
 from pflbench.suite.load import read as read_suite
 from pflbench.suite.user_supplied import UserSupplied
 
-NOT_IN_THE_PAPER = "not in the paper"
+CONTRADICTED = "contradicted by the paper's own numbers"
 Place = tuple[str, str]
 """Ids of a cell's row and column."""
 HALF = 0.5
@@ -125,7 +125,7 @@ class Judged:
     @property
     def word(self) -> str:
         """Word under the paper's protocol."""
-        return NOT_IN_THE_PAPER if self.contrary else self.paper.word
+        return CONTRADICTED if self.contrary else self.paper.word
 
 
 def judged(which: Sequence[str], store: Store, own: UserSupplied, profile: str = "paper") -> dict[str, list[Judged]]:
@@ -366,30 +366,3 @@ def _failed(cell: Cell, seeds: Sequence[int], shelf: Shelf) -> Iterator[str]:
     for runs in cell.by_seed:
         if runs[0].seed in seeds and any(map(shelf.failed, runs)):
             yield f"{cell.row.title}, {cell.column.setting}, seed {runs[0].seed}"
-
-
-def needed_runs(papers: Mapping[str, Sequence[Judged]]) -> dict[str, list[RunSpec]]:
-    """Missing runs of open claims by the suite as a claim names it, each run once."""
-    found: dict[str, dict[RunSpec, float | None]] = {}
-    for one in (one for judged in papers.values() for one in judged if not one.contrary):
-        for suite, side in ((one.claim.suite, one.paper), (one.claim.equal, one.equal)):
-            if suite and side and side.open:
-                found.setdefault(suite, {}).update(side.runs)
-    return {suite: list(runs) for suite, runs in found.items()}
-
-
-def with_times(
-    papers: Mapping[str, Sequence[Judged]], seconds: Mapping[RunSpec, float | None]
-) -> dict[str, list[Judged]]:
-    """The claims with core-hours of missing runs from these seconds of each run; None: unknown."""
-
-    def missing(one: Missing) -> Missing:
-        return replace(one, runs={run: seconds.get(run, known) for run, known in one.runs.items()})
-
-    def side(one: Side) -> Side:
-        return replace(one, missing=tuple(map(missing, one.missing)))
-
-    return {
-        paper: [replace(one, paper=side(one.paper), equal=one.equal and side(one.equal)) for one in judged]
-        for paper, judged in papers.items()
-    }

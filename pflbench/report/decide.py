@@ -19,8 +19,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.report.statistics import smallest_detectable
-
 Floats = npt.NDArray[np.float64]
 Word = Literal["holds", "holds, smaller than printed", "does not hold", "undecided", "not run"]
 
@@ -50,9 +48,6 @@ class Decision:
         seeds: Number of seeds at the look that decided; for `undecided` those of the last complete look, else 0.
         against: Positions of the comparisons that decide `does not hold`; else empty.
         contradicted: True if the differences have the opposite sign; False if they are smaller than claimed.
-        detectable: For `undecided`, the largest over comparisons that are not shown of the smallest true difference
-            that the last look would show with a power of 80 %, in points; None where no spread is known, or for
-            `within`.
         shown: Number of seeds at the look that showed a comparison, by its position.
         small: Positions of those that are shown and smaller than claimed.
     """
@@ -61,7 +56,6 @@ class Decision:
     seeds: int = 0
     against: tuple[int, ...] = ()
     contradicted: bool = False
-    detectable: float | None = None
     shown: Mapping[int, int] = field(default_factory=dict)
     small: frozenset[int] = frozenset()
 
@@ -98,8 +92,7 @@ def decide(
             return Decision("holds, smaller than printed" if small else "holds", n, shown=shown, small=small)
     if all(value is None for one in differences for value in one):
         return Decision("not run")
-    waiting = {i: one for i, one in enumerate(differences) if i not in shown}
-    return Decision("undecided", complete, detectable=_detectable(waiting, bounds, looks), shown=shown, small=small)
+    return Decision("undecided", complete, shown=shown, small=small)
 
 
 def _check(differences: Sequence[Sequence[float | None]], bounds: Sequence[Hypotheses], looks: Sequence[int]) -> None:
@@ -160,16 +153,3 @@ def _p(distance: Floats, error: Floats, n: int) -> Floats:
         t = np.where(error > 0, distance / error, np.where(distance == 0, 0.0, np.sign(distance) * np.inf))
     t = np.where(np.isnan(error), np.nan, t)
     return np.asarray(np.where(np.isinf(t), (t < 0).astype(float), stdtr(n - 1, -t)))
-
-
-def _detectable(
-    waiting: Mapping[int, Sequence[float | None]], bounds: Sequence[Hypotheses], looks: Sequence[int]
-) -> float | None:
-    """The largest over leads of the smallest difference that the last look would show; None below two seeds."""
-    level = 1 - 2 * ERROR / len(looks)
-    found = []
-    for i, one in waiting.items():
-        values = [value for value in one if value is not None]
-        if len(values) > 1 and bounds[i].margin is None:
-            found.append(smallest_detectable(float(np.std(values, ddof=1)), looks[-1], level=level))
-    return max((one for one in found if one is not None), default=None)

@@ -24,7 +24,7 @@ from pflbench.running.machine import processor, seconds_per_example, trial_key, 
 from pflbench.running.shards import in_shard
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
-from pflbench.store import ShownStore, Store, Stored
+from pflbench.store import ShownStore, Stored
 from pflbench.store.code import equals
 from pflbench.suite.cells import Expansion
 from pflbench.suite.document import Suite
@@ -183,22 +183,6 @@ def plan(
     tables, why = _timed(lambda: [_table_plan(one, wanted, stored, data, Times(history)) for one in asked], measured)
     lacks = [sentence for table in tables for line in table.lines if line.missing for sentence in line.lacks]
     return Plan(tuple(tables), remarks, tuple(dict.fromkeys([*refusals, *lacks])), why)
-
-
-def missing_times(
-    asked: Sequence[Part], wanted: Collection[RunSpec], store: Store, root: Path, on_event: OnEvent = unheard
-) -> tuple[dict[RunSpec, float | None], tuple[str, ...]]:
-    """Seconds of these runs on one core or device, and why others are unknown, in sentences.
-
-    What nothing tells is measured, as `plan` does. `asked`: the tables where the runs stand; `root`: the data root.
-    """
-    data, history = DataCheck(root), _history(store.list())
-    tables, why = _timed(
-        lambda: [_table_plan(one, wanted, {}, data, Times(history)) for one in asked],
-        lambda tables: _measured(tables, root, on_event),
-    )
-    found = (pair for table in tables for line in table.lines for pair in line.missing.items())
-    return {run: known and known.seconds for run, known in found}, why
 
 
 def _timed(

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pflbench.report.claim_list import SIGNS, differing, needs, summary, word_of
-from pflbench.report.claims import NOT_IN_THE_PAPER, Judged
+from pflbench.report.claims import CONTRADICTED, Judged
 from pflbench.report.html.data import Sheet, paper_name
 from pflbench.report.html.escape import discreet, web_link
 from pflbench.report.html.grid import grid_cells
 from pflbench.report.verdict import COMPARED, GLYPHS
 from pflbench.units import count
 
-_REST = ("not run", NOT_IN_THE_PAPER)
+_REST = ("not run", CONTRADICTED)
 
 
 class ClaimLine(NamedTuple):
