@@ -45,7 +45,6 @@ FLOORS = [
     ("suite", "store", "testing"),
     ("report",),
     ("running",),
-    ("speed",),
     ("api",),
     ("cli",),
     ("__main__",),

@@ -28,8 +28,8 @@ REPOSITORY = "https://github.com/pflbench/pflbench/blob/main/"
 
 
 def page_program(name: str) -> Any:
-    """Module of docs/, imported from there."""
-    folder = str(ROOT / "docs")
+    """Module of tools/docs/, imported from there."""
+    folder = str(ROOT / "tools" / "docs")
     if folder not in sys.path:
         sys.path.append(folder)
     return importlib.import_module(name)
@@ -127,7 +127,7 @@ def test_the_table_of_results_counts_every_finished_run() -> None:
     page = (ROOT / "results" / "README.md").read_text(encoding="utf-8")
     counted = re.findall(r"(\d+) (?:runs; suites|trials of|runs with settings)", page)
     done = [run for run in Store(ROOT / "results").list() if run.failure is None and run.path.parent.name == "packs"]
-    assert sum(map(int, counted)) == len(done), "run: python docs/results_table.py"
+    assert sum(map(int, counted)) == len(done), "run: python tools/docs/results_table.py"
     named = {(suite, profile) for suite, profile in re.findall(r"^\| `([\w-]+)` \| (\w+) \| `", page, re.MULTILINE)}
     assert len(named) > 30 and all(profile in load(suite).profiles for suite, profile in named)
 
@@ -139,7 +139,7 @@ def test_what_is_written_from_the_results_is_current() -> None:
     parts = [found[2] for page in pages.values() for found in program.MARKS.finditer(page)]
     assert parts == ["claims", "runs", "figures", *("cafeme", "pfedvem", "fedec", "pfllib")]
     for path, page in pages.items():
-        assert page == program.rewritten(page), f"{path}; run: python docs/results_table.py"
+        assert page == program.rewritten(page), f"{path}; run: python tools/docs/results_table.py"
 
 
 def test_each_reason_is_short_has_its_command_and_is_not_repeated() -> None:
@@ -170,7 +170,7 @@ def test_the_picture_of_the_readme_is_current(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(ROOT)  # and back at the end
     program = page_program("picture")
     found = program.words(program.page())
-    assert found == program.WORDS.read_text(encoding="utf-8"), "run: python docs/picture.py"
+    assert found == program.WORDS.read_text(encoding="utf-8"), "run: python tools/docs/picture.py"
     counted = re.findall(r"^(\d+) claims: .*\.$", found, re.MULTILINE)
     assert sum(map(int, counted)) == sum(map(len, asked([]).values()))
     assert (
@@ -184,7 +184,7 @@ def test_the_picture_of_the_readme_is_current(monkeypatch: pytest.MonkeyPatch) -
         ("../data.md", "../data.md"),
         ("../../pflbench/spec.py#L3", f"{REPOSITORY}pflbench/spec.py#L3"),
         ("../../README.md", f"{REPOSITORY}README.md"),
-        ("../hooks.py", f"{REPOSITORY}docs/hooks.py"),
+        ("../../tools/docs/hooks.py", f"{REPOSITORY}tools/docs/hooks.py"),
         ("../../benchmarks/cafeme/table1.toml", "../suites/cafeme-table1.md"),
         ("../../benchmarks", "../suites/all.md"),
         ("../../pflbench/methods/per_fedavg.py", "../methods/per-fedavg.md"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pflbench import names
 
-EXAMPLE = str(Path(__file__).parent / "examples" / "fednova.py") + ":FedNova"
+EXAMPLE = str(Path(__file__).parents[1] / "examples" / "fednova.py") + ":FedNova"
 DECAYING = {"momentum": 0.9, "weight_decay": 0.01}
 LIVELY = {"head_lr": 0.01, "base_lr": 0.01, "base_steps": 5}
 OPTIONS = {

@@ -9,7 +9,7 @@ from cli_kit import SUITE, start
 
 pytestmark = pytest.mark.slow
 
-PLUGIN = Path(__file__).parents[1] / "plugin"
+PLUGIN = Path(__file__).parents[2] / "examples" / "plugin"
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 pytest.importorskip("submitit")
 if "ONE_NODE_SLURM" not in os.environ:
-    pytest.skip("not under benchmarks/machines/slurm.sh, which sets a Slurm of one node up", allow_module_level=True)
+    pytest.skip("not under tools/machines/slurm.sh, which sets a Slurm of one node up", allow_module_level=True)
 RUN = (
     "run",
     "-s",
