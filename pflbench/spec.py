@@ -91,13 +91,6 @@ class Scoring(_Strict):
     features: bool = False
 
 
-class Link(_Strict):
-    """A training before a run's own, in the same federation: the method, and for how many rounds."""
-
-    method: MethodSpec
-    rounds: Positive
-
-
 class RunSpec(_Strict):
     """One training with one seed. Two runs with equal specs are the same run, wherever they are selected.
 
@@ -110,10 +103,6 @@ class RunSpec(_Strict):
     "reshuffled-full": the same, but a pass leaves out the rows of its last, short minibatch.
     `augment`: what training does to its images, anew at every use: nothing, or a random crop of the image padded with 4
     black pixels on each side and a horizontal flip with probability 1/2.
-    `after`: other methods that train the initial model first, each going on from what the one before it left; the run's
-    own method starts from what the last one left. None of it is scored.
-    `draws`: whether all methods have the same split of a client's rows into support and query, minibatches, cohorts and
-    arrivals, or each method its own, from streams that bear its name, too (CAFeMe's code).
     """
 
     method: MethodSpec
@@ -137,24 +126,6 @@ class RunSpec(_Strict):
     scoring: Scoring
     precision: Precision = "fp32"
     seed: Annotated[int, Field(ge=0)]
-    after: tuple[Link, ...] = ()
-    draws: Literal["shared", "per-method"] = "shared"
-
-    @property
-    def total_rounds(self) -> int:
-        """Its own rounds and those of the trainings before."""
-        return self.rounds + sum(link.rounds for link in self.after)
-
-    @property
-    def links(self) -> tuple[RunSpec, ...]:
-        """The trainings before its own, in their order, each as a run of which nothing is read."""
-        return tuple(one.model_copy(update={"scoring": Scoring()}) for one in self.pieces[:-1])
-
-    @property
-    def pieces(self) -> tuple[RunSpec, ...]:
-        """The trainings before its own and then its own, each as a run by itself."""
-        every = (*self.after, Link(method=self.method, rounds=self.rounds))
-        return tuple(self.model_copy(update={**vars(one), "after": ()}) for one in every)
 
     @property
     def most_rows(self) -> int:
@@ -175,11 +146,6 @@ class RunSpec(_Strict):
         "reshuffled" passes have it and "reshuffled-full" ones have not, whatever `tail` says.
         """
         return self.tail == "keep" if self.batches == "static" else self.batches == "reshuffled"
-
-    @property
-    def drawn_for(self) -> tuple[str, ...]:
-        """Suffix of the names of the streams that draw splits, minibatches, cohorts and arrivals."""
-        return (self.method.name,) if self.draws == "per-method" else ()
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with some fields changed. What was computed from the original's fields is computed anew."""
@@ -227,13 +193,13 @@ class RunSpec(_Strict):
     def setting(self) -> str:
         """Key that runs of one column share.
 
-        All but method, what was trained before it, seed, fine-tuning rate, and stages.
+        All but method, seed, fine-tuning rate, and stages.
         """
         return self._setting
 
     @cached_property
     def _setting(self) -> str:
-        fields = self.model_dump(mode="json", exclude={"method": True, "after": True, "seed": True})
+        fields = self.model_dump(mode="json", exclude={"method": True, "seed": True})
         del fields["scoring"]["stages"]
         if fields["scoring"]["finetune"]:
             fields["scoring"]["finetune"].pop("lr")

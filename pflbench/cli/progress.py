@@ -85,7 +85,7 @@ class Display(AbstractContextManager["Display"]):
 
     def _moved(self, moved: Moved) -> None:
         task, now = moved.task, time.monotonic()
-        total = task.specs[0].total_rounds
+        total = task.specs[0].rounds
         if task not in self.started:
             self.started[task] = self.spoken[task] = now
             if self.progress:
@@ -122,17 +122,17 @@ class Display(AbstractContextManager["Display"]):
         return left
 
     def _work(self, task: Task, rounds: int) -> float:
-        return sum(self.work[spec.id] * rounds / spec.total_rounds for spec in task.specs)
+        return sum(self.work[spec.id] * rounds / spec.rounds for spec in task.specs)
 
     def _done(self, done: Done) -> None:
         self.finished += 1
         task = next((one for one in self.started if done.spec in one.specs), None)
         if task is None:  # another process trains it
             task = Task((done.spec,))
-        left = self._count(task, done.spec.total_rounds)
+        left = self._count(task, done.spec.rounds)
         if self.progress and task in self.bars:
             self.progress.remove_task(self.bars.pop(task))
-        rate = f", {_pace(done.seconds / done.spec.total_rounds)}" if done.seconds else ""
+        rate = f", {_pace(done.seconds / done.spec.rounds)}" if done.seconds else ""
         times = f", {count(done.resumed, 'time')} resumed" if done.resumed else ""
         what = f"{done.headline} in {done.seconds:.1f} s{rate}{times}" if done.headline else "FAILED"
         if done.elsewhere:

@@ -68,7 +68,6 @@ def build(
     query: float | Literal["test-split", "partition"],
     seed: int,
     validation: float = 0.0,
-    drawn_for: tuple[str, ...] = (),
 ) -> Federation:
     """Divide a pool among clients, each client's rows into support and query, and hold clients out.
 
@@ -87,8 +86,6 @@ def build(
     `(seed, "validation", client)`. They are the client's query, and those of all clients are the test rows, in place of
     the ones that `query` alone would give.
 
-    `drawn_for`: what the names of both streams end with, see `RunSpec.drawn_for`.
-
     Raises:
         UsageError: The partition is impossible or not one, a client would lack support or query rows, there is no
             test split where `query` needs one, or `query` and the partition do not go together.
@@ -101,7 +98,7 @@ def build(
     if not 0 <= validation < 1:
         raise UsageError(f"validation must lie between 0 (none) and 1, not {validation}.")
     training = split_clients(clients, training_clients, seed)
-    drawn = partial(_stream, seed, drawn_for)
+    drawn = partial(rng.stream, seed)
     test = np.arange(len(source.labels) - source.test, len(source.labels), dtype=np.int64)
     if query == "partition":
         parts = _deal(source, partition, clients, seed, drawn)
@@ -130,10 +127,6 @@ def build(
 
 _Drawn = Callable[[str, int], np.random.Generator]
 """Stream of a client by this name."""
-
-
-def _stream(seed: int, drawn_for: tuple[str, ...], name: str, client: int) -> np.random.Generator:
-    return rng.stream(seed, name, client, *drawn_for)
 
 
 def split_clients(clients: int, training_clients: int, seed: int) -> npt.NDArray[np.bool_]:
@@ -180,12 +173,12 @@ def _deal(source: Source, partition: Partition | Dealer, clients: int, seed: int
     ]
 
 
-def dealt(federation: Federation, seed: int, drawn_for: tuple[str, ...] = ()) -> list[Hand]:
+def dealt(federation: Federation, seed: int) -> list[Hand]:
     """The hands of which `build` makes the same support and query, in the same order, with this seed and a dealer."""
     hands = []
     for client, (support, scored) in enumerate(zip(federation.support, federation.query, strict=True)):
         rows = np.empty_like(support)
-        rows[_stream(seed, drawn_for, "query", client).permutation(len(support))] = support
+        rows[rng.stream(seed, "query", client).permutation(len(support))] = support
         hands.append((rows, scored))
     return hands
 

@@ -66,7 +66,6 @@ class Static:
     keep_tail: bool = False
     seed: int = 0
     client: int = 0
-    drawn_for: tuple[str, ...] = ()
 
     @property
     def batches(self) -> list[np.ndarray]:
@@ -133,21 +132,19 @@ class Reshuffled:
     A single minibatch is uniform without replacement, of min(size, rows) rows, or the next of such passes
     where it is drawn `in_passes`; how pFedVEM's baselines draw single ones is not published, this is our choice. All
     draws come from the stream (seed, "minibatches", client, moment), so they depend on nothing that happened before.
-    `drawn_for`: what its name ends with, see `RunSpec.drawn_for`.
     """
 
     support: np.ndarray
     size: int
     seed: int
     client: int
-    drawn_for: tuple[str, ...] = ()
     keep_tail: bool = True
 
     def draw(
         self, draws: Sequence[Draw], cursor: int, *moment: str | int, used: bool = True
     ) -> tuple[list[Drawn], int]:
         """See `Static.draw`; there is no cursor to move."""
-        random = rng.stream(self.seed, "minibatches", self.client, *moment, *self.drawn_for)
+        random = rng.stream(self.seed, "minibatches", self.client, *moment)
         drawn: list[Drawn] = []
         for draw in draws:
             picked = [] if draw.for_upload and not used else self._places(draw, random, moment)
@@ -178,7 +175,7 @@ Stream = Static | Reshuffled
 
 def place(stream: Stream, moment: Moment) -> float:
     """Place in [0, 1) of the random parts that a client draws in a local update, from the stream (seed, "part", …)."""
-    return float(rng.stream(stream.seed, "part", stream.client, *moment, *stream.drawn_for).random())
+    return float(rng.stream(stream.seed, "part", stream.client, *moment).random())
 
 
 def support_streams(federation: Federation, spec: RunSpec) -> list[Stream]:
@@ -201,8 +198,8 @@ def support_streams(federation: Federation, spec: RunSpec) -> list[Stream]:
 def stream_of(support: np.ndarray, spec: RunSpec, client: int) -> Stream:
     """The stream of a client with these rows."""
     if spec.batches == "static":
-        return Static(support, spec.batch, spec.keeps_tail, spec.seed, client, spec.drawn_for)
-    return Reshuffled(support, spec.batch, spec.seed, client, spec.drawn_for, spec.keeps_tail)
+        return Static(support, spec.batch, spec.keeps_tail, spec.seed, client)
+    return Reshuffled(support, spec.batch, spec.seed, client, spec.keeps_tail)
 
 
 def query_batches(federation: Federation, client: int, spec: RunSpec) -> Drawn:

@@ -31,9 +31,7 @@ FEWEST = 2
 
 def sample_cohort(spec: RunSpec, training: np.ndarray, index: int) -> np.ndarray:
     """The cohort of round `index`: `spec.cohort` distinct training clients, uniformly; `training`: bool ["clients"]."""
-    return stream(spec.seed, "cohort", index, *spec.drawn_for).choice(
-        np.flatnonzero(training), spec.cohort, replace=False
-    )
+    return stream(spec.seed, "cohort", index).choice(np.flatnonzero(training), spec.cohort, replace=False)
 
 
 def coin(spec: RunSpec, index: int) -> float:
@@ -48,7 +46,7 @@ def arrived(spec: RunSpec, cohort: np.ndarray, index: int) -> np.ndarray:
     """
     if spec.arrival == 1:
         return cohort
-    random = stream(spec.seed, "arrival", index, *spec.drawn_for)
+    random = stream(spec.seed, "arrival", index)
     while True:
         there = random.random(len(cohort)) < spec.arrival
         if there.sum() >= min(FEWEST, len(cohort)):
@@ -76,13 +74,9 @@ class Initial:
     seed: int
     device: torch.device
     dtype: torch.dtype
-    left: Params | None = None
-    """Model that the trainings before the run's own made of the seed's common model; None: there are none."""
 
     def __call__(self, k: int = 0) -> Params:
         """See `Initializer`, as of all below."""
-        if k == 0 and self.left is not None:
-            return self.left.clone()
         return self.network.init(self.seed, k).to(self.device, self.dtype)
 
     @property

@@ -30,7 +30,6 @@ from pflbench.methods.base import Draw, Method, Round
 from pflbench.models.network import Network
 from pflbench.result import Metric, Score
 from pflbench.spec import RunSpec
-from pflbench.typing import Params
 
 Tree = Any
 Clients = dict[int, list[int]]
@@ -86,8 +85,7 @@ class Simulation:
     """A group of runs that differ by seed only, in lockstep, round by round.
 
     `network` is the plain one; the method may wrap it. A run whose server state stops being finite ends with a
-    `Diverged` failure; the others go on. `left`: for each run the model that it starts from in place of the seed's, or
-    how the trainings before it failed, which is its failure; see `chain`.
+    `Diverged` failure; the others go on.
     """
 
     def __init__(
@@ -97,14 +95,13 @@ class Simulation:
         method: Method[Any, Any, Any],
         network: Network,
         setup: Setup | None = None,
-        left: Sequence[Params | Diverged | None] | None = None,
     ):
         self.setup = setup or Setup()
         self.method = method
         network = method.network(network)
         self.clients = _client_map(network, federations, specs[0], self.setup)
-        starts = zip(specs, federations, left or [None] * len(specs), strict=True)
-        self.runs = [_start(s, f, method, network, self.setup.device, w) for s, f, w in starts]
+        starts = zip(specs, federations, strict=True)
+        self.runs = [_start(s, f, method, network, self.setup.device) for s, f in starts]
         self.costs = Costs(method, self.clients.data.task, specs[0].batch)
         self.rounds = 0
         """Finished rounds."""
@@ -116,7 +113,7 @@ class Simulation:
 
     def run(self) -> list[RunOutcome]:
         """All rounds, then the scores; one outcome per spec."""
-        self.train(score=True)
+        self.train()
         self.score()
         return [
             RunOutcome((), run.failure, run.server, costs=run.tally.means())
@@ -125,12 +122,12 @@ class Simulation:
             for run in self.runs
         ]
 
-    def train(self, *, score: bool = False) -> None:
-        """All rounds; `score`: with the scores after those before the last that are to be scored."""
+    def train(self) -> None:
+        """All rounds, with the scores after those before the last that are to be scored."""
         total = self.runs[0].spec.rounds
         while self.rounds < total and self.alive:
             self.step()
-            if score and self._scored_after(self.rounds) and self.rounds < total:
+            if self._scored_after(self.rounds) and self.rounds < total:
                 self.score(last=False)
             if self.setup.on_round:
                 self.setup.on_round(self.rounds)
@@ -324,10 +321,8 @@ def _start(
     method: Method[Any, Any, Any],
     network: Network,
     device: torch.device,
-    left: Params | Diverged | None,
 ) -> Run:
-    failure, model = (left, None) if isinstance(left, Diverged) else (None, left)
-    new = Initial(network, spec.seed, device, DTYPES.get(spec.precision, torch.float32), model)
+    new = Initial(network, spec.seed, device, DTYPES.get(spec.precision, torch.float32))
     server = returned.state(method.init(new, spec.training_clients), "the server's state", "init()")
     return Run(
         spec=spec,
@@ -336,7 +331,6 @@ def _start(
         server=server,
         fresh=returned.state(method.init_client(server, new), "a client's state", "init_client()"),
         cursors=np.zeros(spec.clients, np.int64),
-        failure=failure,
     )
 
 

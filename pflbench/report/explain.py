@@ -30,7 +30,6 @@ from pflbench.suite.document import Document, Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
 from pflbench.suite.scoped import Departure
-from pflbench.units import count
 
 
 class Setting(NamedTuple):
@@ -136,7 +135,6 @@ class Explanation:
             table_facts.clients_line(table),
             table_facts.seed_line(table.cells, [self.value], table.spread if table.shows_spread else None),
             table_facts.rounds_trained(table),
-            table_facts.chains(table),
             table_facts.unweighted_means(table, grid),
             table_facts.left_out(table, grid),
             *table_facts.choices(table),
@@ -147,16 +145,6 @@ class Explanation:
     def hyper(self) -> list[Setting]:
         """The method's hyperparameters. A grid has all of its values."""
         return hyperparameters(self.cell, self.method)
-
-    @cached_property
-    def before(self) -> list[tuple[str, list[Setting]]]:
-        """The trainings before the run's own, each with its method's hyperparameters."""
-        found = []
-        for link in self.run.after:
-            name, sources = link.method.name, self.cell.sources
-            settings = [Setting(k, value_text(v), sources.get(f"{name}.{k}", "")) for k, v in link.method.hyper.items()]
-            found.append((f"{name}, {count(link.rounds, 'round')}", settings))
-        return found
 
     @cached_property
     def settings(self) -> list[Setting]:
@@ -185,7 +173,7 @@ class Explanation:
         if not self.named:
             return True
         paper = expand(self.suite, rows=[self.cell.row.id], columns=[self.cell.column.id])
-        apart = {"seed", "rounds", "method", "after", "scoring", "precision"}
+        apart = {"seed", "rounds", "method", "scoring", "precision"}
         ours, whole = (cell.runs[0].model_dump(exclude=apart) for cell in (self.cell, paper.cells[0]))
         return ours == whole
 
@@ -249,10 +237,6 @@ def shared_settings(cell: Cell, method: MethodInfo | None) -> list[Setting]:
     for kind, named in (("dataset", run.dataset), ("partition", run.partition)):
         found |= {kind: named.name, **{f"{kind}.{key}": value for key, value in named.options.items()}}
     found |= {key: getattr(run, key) for key in _SHARED}
-    if run.draws != "shared":
-        found["draws"] = run.draws
-    if run.after:
-        found["after"] = table_facts.chain_in_words(run)
     if cell.stage == "finetuned" and run.scoring.finetune is not None:
         rule = run.scoring.finetune
         found |= {f"finetune.{key}": getattr(rule, key) for key in ("steps", "lr", "decay", "every")}

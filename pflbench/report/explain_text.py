@@ -57,7 +57,6 @@ def explanation_text(of: Explanation, width: int = 100, *, full: bool = True) ->
         ),
         _section("How it is read", [(line, "") for line in of.reading], width),
         _section(f"Hyperparameters of {of.cell.needed[0].method.name}", _settings(of.hyper), width),
-        *(_section(f"Trained before it: {name}", _settings(settings), width) for name, settings in of.before),
         _section("Everything else that was set, by where it comes from", _by_source(of.settings), width),
         _section("Trials behind what is tuned", _trials(of), width),
         _section("What is followed, and what differs", _departures(of), width),

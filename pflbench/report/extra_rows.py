@@ -115,8 +115,6 @@ def _options(spec: RunSpec) -> tuple[tuple[str, str], ...]:
     options: dict[str, Any] = dict(spec.method.hyper)
     if spec.scoring.finetune is not None:
         options["finetune lr"] = spec.scoring.finetune.lr
-    if spec.after:
-        options["after"] = [link.model_dump(mode="json") for link in spec.after]
     return tuple((key, json.dumps(options[key], sort_keys=True)) for key in sorted(options))
 
 
@@ -199,15 +197,12 @@ def _sources(column: _Column, stage: Shown, run: RunSpec) -> dict[str, str]:
 
 def _same(run: RunSpec, other: RunSpec, key: str) -> bool:
     """True if two runs of a column have this value in common, and from the same source."""
-    setting, links = key.partition(".")[0], [link.method.name for link in other.after]
-    hyper = setting not in (*SETTINGS, "finetune", "after", *links)  # one at its default is in no run's `hyper`
+    hyper = key.partition(".")[0] not in (*SETTINGS, "finetune")  # one at its default is in no run's `hyper`
     if hyper or key in other.method.hyper or key in run.method.hyper:
         return run.method.name == other.method.name and run.method.hyper.get(key) == other.method.hyper.get(key)
     if key.startswith("finetune."):
         rules, name = (run.scoring.finetune, other.scoring.finetune), key.removeprefix("finetune.")
         return None not in rules and getattr(rules[0], name) == getattr(rules[1], name)
-    if setting in ("after", *links):
-        return run.after == other.after
     if key == "batch" and run.method.name in BUILT_IN["methods"]:
         return describe(run.method.name).minibatches
     return key != "rounds" or run.rounds == other.rounds

@@ -307,7 +307,6 @@ def _facts(of: Filled) -> Iterator[Fact]:
     yield from facts(
         "rounds",
         table_facts.rounds_trained(table),
-        table_facts.chains(table),
         *gaps,
         *table_facts.recent_lines(table, grid),
     )

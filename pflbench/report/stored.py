@@ -23,7 +23,6 @@ from pflbench.suite.expand import expand
 from pflbench.suite.load import available, load
 from pflbench.suite.rows import all_known
 from pflbench.suite.user_supplied import UserSupplied
-from pflbench.units import count
 
 
 class Location(NamedTuple):
@@ -342,9 +341,8 @@ def list_runs(runs: Sequence[Stored], store: Store) -> list[Listed]:
 
 
 def _differs(parts: Mapping[str, str], differing: Sequence[str]) -> str:
-    """Values that set a run apart (`differing`), and always the training before it."""
-    told = dict.fromkeys([*differing, *(["after"] if parts["after"] else [])])
-    return ", ".join(f"{key}={parts.get(key, 'none')}" for key in told)
+    """Values that set a run apart (`differing`)."""
+    return ", ".join(f"{key}={parts.get(key, 'none')}" for key in differing)
 
 
 _CODE = {"version", "content"}
@@ -355,16 +353,10 @@ _TOLD: dict[str, object] = {"seed": True, "model_version": True, "dataset": _COD
 def _parts(spec: RunSpec) -> dict[str, str]:
     """Other parts of a run's identity, by name: `lr` of the method, `scoring.finetune.lr`, `cohort`."""
     told = spec.model_dump(mode="json", exclude=_TOLD)  # type: ignore[arg-type]
-    told["after"] = _before(spec)
     found = dict(_flat(told, ""))
     short = {key: key.removeprefix("method.hyper.") for key in found}
     short = {key: key.replace(".hyper.", ".") if name in found and name != key else name for key, name in short.items()}
     return {short[key]: value for key, value in found.items()}
-
-
-def _before(spec: RunSpec) -> str:
-    """Trainings before a run's own method: `per-fedavg (1000 rounds), fedavg (1000 rounds)`."""
-    return ", ".join(f"{link.method.name} ({count(link.rounds, 'round')})" for link in spec.after)
 
 
 def _flat(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, str]]:

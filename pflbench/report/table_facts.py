@@ -235,20 +235,6 @@ def rounds_trained(table: Expansion) -> str:
     return f"Rounds: {per_column(table, usual)}{f' ({differing})' if differing else ''}."
 
 
-def chains(table: Expansion) -> str:
-    """Rows that start from the models of other methods."""
-    found = grouped(
-        (f"what {chain_in_words(run)} left", cell.row.title) for cell in table.cells if (run := cell.needed[0]).after
-    )
-    told = "; ".join(f"{', '.join(dict.fromkeys(titles))} from {start}" for start, titles in found.items())
-    return f"Started from trained models, with the same seed: {told}; costs are of their own rounds." if told else ""
-
-
-def chain_in_words(run: RunSpec) -> str:
-    """Trainings before a run's own method: `per-fedavg in 1000 rounds, then fedavg in 1000 rounds`."""
-    return ", then ".join(f"{link.method.name} in {count(link.rounds, 'round')}" for link in run.after)
-
-
 def recent_lines(table: Expansion, grid: Grid) -> list[str]:
     """Means and ranges over the last scored rounds of cells that show the last one alone."""
     means: dict[str, list[str]] = {}

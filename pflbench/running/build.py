@@ -17,7 +17,6 @@ from pflbench.data.federation import Federation, build
 from pflbench.data.partition import Partition
 from pflbench.data.source import Dataset, Source, check_source
 from pflbench.engine.blame import line, where
-from pflbench.engine.chain import check_chain
 from pflbench.errors import UsageError
 from pflbench.hyper import check_declared, check_method
 from pflbench.methods.base import Method
@@ -79,7 +78,6 @@ def federation(spec: RunSpec, root: Path, places: names.Places = NOWHERE) -> Fed
         query=spec.query,
         validation=spec.validation,
         seed=spec.seed,
-        drawn_for=spec.drawn_for,
     )
     if content.has_content(division, spec.partition):  # last: a partition that deals no clients has no content
         _unchanged(spec.partition, content.of_partition(division, root, lambda: source, spec.clients, spec.seed))
@@ -172,16 +170,6 @@ def method(spec: RunSpec, places: names.Places = NOWHERE) -> Method[Any, Any, An
     return construct(reference, spec.method.hyper, spec.method.version if own else None)
 
 
-def chain(spec: RunSpec) -> list[Method[Any, Any, Any]]:
-    """The methods that are trained before a run's own, each known by a name. Raises `UsageError` for a reference."""
-    for link in spec.after:
-        if names.is_reference(link.method.name):
-            raise UsageError(
-                f"{link.method.name!r} cannot be trained before a run's own method: it is no method's name."
-            )
-    return [construct(names.locate("methods", link.method.name), link.method.hyper) for link in spec.after]
-
-
 def construct(reference: str, hyper: Mapping[str, Any], version: str | None = None) -> Method[Any, Any, Any]:
     """The method that a reference and hyperparameters make; `version`: what a user's code must have come to.
 
@@ -201,7 +189,7 @@ def check_all(specs: Iterable[tuple[RunSpec, names.Places]]) -> None:
     """
     seen: set[str] = set()
     for spec, places in specs:
-        named = spec.model_dump_json(include={"method", "after", "dataset", "partition", "model", "model_version"})
+        named = spec.model_dump_json(include={"method", "dataset", "partition", "model", "model_version"})
         key = f"{named} {sorted(places.items())}"
         if key not in seen:
             seen.add(key)
@@ -213,7 +201,6 @@ def check_all(specs: Iterable[tuple[RunSpec, names.Places]]) -> None:
                     stacklevel=2,
                 )
             own.network(plain)
-            check_chain(spec, chain(spec), own, plain)
             partition(spec.partition, places)
 
 

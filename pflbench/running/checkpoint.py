@@ -26,9 +26,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from pflbench.engine import snapshot
-from pflbench.engine.chain import Walked
 from pflbench.engine.simulate import Simulation
-from pflbench.errors import Diverged, PflbenchError
+from pflbench.errors import PflbenchError
 from pflbench.package import FOLDER
 from pflbench.running import provenance, stopping
 from pflbench.spec import RunSpec
@@ -55,7 +54,7 @@ class Unusable(UserWarning):
 class Checkpoints:
     """The checkpoints of one group of runs; `conditions`: what must be the same for one to be read.
 
-    `ready` finds one. Then each training asks `restore` once before it begins, and `keep` after each of its rounds.
+    `of` finds one. Training calls `restore` before it begins, and `keep` after each round.
     """
 
     folder: Path
@@ -87,38 +86,24 @@ class Checkpoints:
         made._find()
         return made
 
-    def walked(self, runs: int) -> Walked:
-        """Progress of the trainings before the runs' own at the checkpoint; without one, the beginning."""
-        if self._found is None:
-            return Walked([None] * runs, [[] for _ in range(runs)])
-        path, told = self._found
-        held = told["walked"]
-        with _reading(path) as read:
-            left = [
-                read(f"start/{i}") if kind == "model" else None if kind is None else Diverged(kind)
-                for i, kind in enumerate(held["left"])
-            ]
-        return Walked(left, held["told"], held["rounds"], held["highest"])
-
     def restore(self, simulation: Simulation) -> None:
-        """Set the first simulation that asks to where the checkpoint's stood; does nothing for those after it."""
+        """Set a simulation to the checkpoint's state; without a checkpoint do nothing."""
         if self._found is None:
             return
         path, told = self._found
-        self._found = None
         with _reading(path) as read:
             snapshot.restore(simulation, told["simulation"], read)
 
-    def keep(self, walked: Walked, simulation: Simulation) -> None:
+    def keep(self, simulation: Simulation) -> None:
         """Write a checkpoint where one is due, also after the last round, since scores may take longer than training.
 
         Raises:
             Stopped: An end was asked for.
         """
-        rounds, now = walked.rounds + simulation.rounds, self.clock()
+        rounds, now = simulation.rounds, self.clock()
         stop = stopping.end_requested()
         if stop or self.every.over(rounds - self._last[0], now - self._last[1]):
-            self._write(rounds, walked, simulation)
+            self._write(rounds, simulation)
             self._last = rounds, self.clock()
         if stop:
             raise Stopped(f"stopped after round {rounds}")
@@ -143,18 +128,17 @@ class Checkpoints:
             self._last = int(path.name), self._begun
             return
 
-    def _write(self, rounds: int, walked: Walked, simulation: Simulation) -> None:
+    def _write(self, rounds: int, simulation: Simulation) -> None:
         final = self.folder / f"{rounds:08d}"
         temporary = self.folder / f".{rounds}.{uuid.uuid4().hex[:8]}.tmp"
         try:
             try:
                 temporary.mkdir(parents=True)
-                _write_parts(temporary, _all(walked, simulation))
+                _write_parts(temporary, snapshot.tensors(simulation))
                 told = {
                     "conditions": self.conditions,
                     "seconds": self.seconds + self.clock() - self._begun,
                     "resumed": self.resumed,
-                    "walked": _values(walked),
                     "simulation": snapshot.values(simulation),
                 }
                 _write_text(temporary / NAME, json.dumps(told, default=lambda number: number.item()))
@@ -212,16 +196,6 @@ def conditions(device: str) -> dict[str, Any]:
         **{name: versions[name] for name in ("pflbench", "torch", "numpy")},
         "device": provenance.device_name(device),
     }
-
-
-def _all(walked: Walked, simulation: Simulation) -> Iterator[tuple[str, Tensor]]:
-    yield from ((f"start/{i}", model) for i, model in enumerate(walked.left) if isinstance(model, Tensor))
-    yield from snapshot.tensors(simulation)
-
-
-def _values(walked: Walked) -> dict[str, Any]:
-    kinds = ["model" if isinstance(one, Tensor) else None if one is None else str(one) for one in walked.left]
-    return {"left": kinds, "told": walked.told, "rounds": walked.rounds, "highest": walked.highest}
 
 
 def _checksum(folder: Path) -> str:

@@ -119,14 +119,12 @@ def _rows(spec: RunSpec, reference: str, examples: int, divided: int, every: int
         one += query * FORWARD
     scored = {"held-out": spec.clients - spec.training_clients, "training": spec.training_clients, "all": spec.clients}
     clients = min(scored[spec.scoring.clients], spec.scoring.first or spec.clients)
-    before = ((link, names.locate("methods", link.method.name)) for link in spec.links)
-    training = sum(_training(link, MeanClient(link, where, divided)) for link, where in before)
-    total = training + _training(spec, client) + scored_rounds(spec, every) * clients * one
+    total = _training(spec, client) + scored_rounds(spec, every) * clients * one
     return float(total * client.network.layout.size / client.plain.layout.size)
 
 
 def _training(spec: RunSpec, client: MeanClient) -> float:
-    """Rows that the rounds of a run's own method take gradients of."""
+    """Rows that a run's rounds take gradients of."""
     idle = (1 - spec.arrival) * client.trains(used=False) if client.method.commits == "trained" else 0.0
     asked = spec.training_clients if client.method.joins == "everyone" else spec.cohort
     return spec.rounds * asked * (spec.arrival * client.trains() + idle)

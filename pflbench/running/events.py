@@ -48,7 +48,7 @@ class Training:
         known = relative_work(
             {spec: task.reference for spec, task in each}, {spec.id: task.every for spec, task in each}
         )
-        return known or {spec.id: spec.total_rounds for spec in self.specs}
+        return known or {spec.id: spec.rounds for spec in self.specs}
 
     def __str__(self) -> str:
         return f"Running on {self.where}."

@@ -49,7 +49,7 @@ class Looked:
         """
         if (form := path.suffix.lower().removeprefix(".")) not in FORMATS:
             raise unknown("format of a split", form, FORMATS)
-        write_split(path, dealt(self.federation, self.spec.seed, self.spec.drawn_for))
+        write_split(path, dealt(self.federation, self.spec.seed))
         overlaps = self.holdings.overlaps
         overlap = ", overlap = true" if overlaps.support or overlaps.leaked else ""
         return [
@@ -108,7 +108,6 @@ def classes(suite: Suite, profile: str, figure: Classes, seed: int | None, data_
 
 def holdings(federation: Federation, spec: RunSpec, title: str) -> Holdings:
     """Holdings of the clients of a federation, as plain numbers."""
-    own = f"; the split is {spec.drawn_for[0]}'s own" if spec.drawn_for else ""
     support, query = np.concatenate(federation.support), np.concatenate(federation.query)
     adapted, scored = (np.unique(rows, return_counts=True) for rows in (support, query))
     kinds = None
@@ -116,7 +115,7 @@ def holdings(federation: Federation, spec: RunSpec, title: str) -> Holdings:
         kinds = np.array([len(np.unique(kind[rows])) for rows in federation.support])
     return Holdings(
         title=title,
-        settings=f"Dataset {_told(spec.dataset)}; partition {_told(spec.partition)}; query = {spec.query!r}{own}.",
+        settings=f"Dataset {_told(spec.dataset)}; partition {_told(spec.partition)}; query = {spec.query!r}.",
         support=_per_class(federation, federation.support),
         query=_per_class(federation, federation.query),
         kinds=kinds,

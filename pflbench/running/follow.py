@@ -196,10 +196,10 @@ class Follower:
                 "method": spec.method.name,
                 "seed": spec.seed,
                 "round": rounds,
-                "rounds": spec.total_rounds,
+                "rounds": spec.rounds,
                 "seconds": round(time.monotonic() - self._began, 3),
             }
-            if runs and (scores := accuracies(runs[index], rounds - (spec.total_rounds - spec.rounds))):
+            if runs and (scores := accuracies(runs[index], rounds)):
                 line["accuracy"] = scores
             lines.append(line)
         self.to(lines)

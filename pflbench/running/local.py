@@ -40,7 +40,7 @@ class Progress:
     def __str__(self) -> str:
         if self.rounds is None:
             return f"{self.task}: started"
-        return f"{self.task}: round {self.rounds} of {self.task.specs[0].total_rounds}"
+        return f"{self.task}: round {self.rounds} of {self.task.specs[0].rounds}"
 
 
 @dataclass(frozen=True)

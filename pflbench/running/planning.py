@@ -237,10 +237,8 @@ def _measured(tables: Sequence[TablePlan], root: Path, on_event: OnEvent) -> tup
     for table in tables:
         for line in table.lines:
             for spec in line.unknown:
-                places = table.table.locations.get(spec.id, {})
-                for piece, where in _pieces(spec, places):
-                    one = Unknown(piece, where, line.lacks)
-                    kinds.setdefault(piece.group(), (f"{line.column} · {line.label}", one))
+                one = Unknown(spec, table.table.locations.get(spec.id, {}), line.lacks)
+                kinds.setdefault(spec.group(), (f"{line.column} · {line.label}", one))
     reasons = measure([one for _, one in kinds.values()], root, lambda text: on_event(Notice(text)))
     named = {one.spec.id: name for name, one in kinds.values()}
     return tuple(f"The time of {named[id]} is unknown: {why}." for id, why in reasons.items())
@@ -291,17 +289,8 @@ class Times:
         """
         key = spec.group(), every
         if key not in self.known:
-            timed = self._chained if spec.after else self._of
-            self.known[key] = timed(spec, places, every)
+            self.known[key] = self._of(spec, places, every)
         return self.known[key]
-
-    def _chained(self, spec: RunSpec, places: Places, every: int | None) -> Estimate | None:
-        """A run's own training and those before it, as long as each takes by itself."""
-        *before, own = _pieces(spec, places)
-        found = [*(self.of(*piece) for piece in before), self.of(*own, every)]
-        known = [one for one in found if one is not None]
-        least_sure = max((one.source for one in known), key=(MEASURED, RUNS, ELSEWHERE).index, default="")
-        return Estimate(_total(known), least_sure) if len(known) == len(found) else None
 
     def _of(self, spec: RunSpec, places: Places, every: int | None) -> Estimate | None:
         if self.speeds:
@@ -318,13 +307,6 @@ class Times:
             if LONG_ENOUGH * rounds >= spec.rounds:
                 return Estimate(took * spec.rounds, source)
         return None
-
-
-def _pieces(spec: RunSpec, places: Places) -> Iterator[tuple[RunSpec, Places]]:
-    """A run's own training and those before it, each with where its code is: of these no method is the user's own."""
-    others = {kind: place for kind, place in places.items() if kind != "methods"}
-    for piece in spec.pieces:
-        yield piece, places if piece.method == spec.method else others
 
 
 def _kind(spec: RunSpec) -> str:
@@ -348,7 +330,7 @@ def _history(stored: Iterable[Stored]) -> History:
     """Times of finished runs, scoring included: the median of the longest ones, as loading weighs on short ones."""
     found: dict[tuple[str, int | None, bool], list[tuple[int, float]]] = {}
     for run in stored:
-        if run.failure is None and not run.spec.after and (took := core_seconds(run.provenance)):
+        if run.failure is None and (took := core_seconds(run.provenance)):
             every, own = run.provenance.get("evaluate_every"), run.provenance.get("device") == processor()
             key = _kind(run.spec), every, own
             found.setdefault(key, []).append((run.spec.rounds, took / run.spec.rounds))

@@ -160,10 +160,6 @@ def own_places(run: Stored, root: Path, code: Path | None) -> Places:
             found[kind] = _user_code(spec, name, version, code)
         else:
             _check_installed(spec, kind, name, version)
-    for link in spec.after:
-        if names.is_reference(link.method.name):
-            raise UsageError(f"Run {spec.id} trains {link.method.name!r} first, which is no name of a method.")
-        _check_installed(spec, "methods", link.method.name, link.method.version)
     for kind, one in (("datasets", spec.dataset), ("partitions", spec.partition)):
         for key in describe_options(kind, names.place(kind, one.name, found)).paths:
             if key in one.options:

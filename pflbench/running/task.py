@@ -17,7 +17,7 @@ import torch
 from pflbench import names, trust
 from pflbench.data.federation import Federation
 from pflbench.data.root import data_root
-from pflbench.engine import blame, chain, client_map, memory
+from pflbench.engine import blame, client_map, memory
 from pflbench.engine.client_map import one_lane
 from pflbench.engine.evaluate import before_aggregation
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
@@ -167,7 +167,6 @@ def run_task(task: Task, env: Environment, on_round: OnRound | None = None, lane
     provenance.checkout()  # remembered now: the checkout may change while this runs
     try:
         federations, method, network = _build(task, env)
-        before = _before(task, env, federations)
         source = _sources(task)  # now: the file may be edited or gone before this ends
     except Exception as error:
         return _not_trained(error, task, env, on_round, lanes)
@@ -180,13 +179,13 @@ def run_task(task: Task, env: Environment, on_round: OnRound | None = None, lane
         on_round=on_round,
     )
     memory.reset_peak(setup.device)
-    trained = _Trained(chain.Walked([None] * len(task.specs), [[] for _ in task.specs]))
+    trained = _Trained()
     detail = ""
     try:
         trained.under = _checkpoints(task, env, federations[0].hash, source)
         if on_round:
             on_round(trained.under.rounds if trained.under else 0)
-        outcomes = _train(task, env, setup, federations, before, method, network, trained)
+        outcomes = _train(task, env, setup, federations, method, network, trained)
     except checkpoint.Stopped:
         return []
     except (Exception, SystemExit) as error:
@@ -194,7 +193,7 @@ def run_task(task: Task, env: Environment, on_round: OnRound | None = None, lane
             return _not_trained(error, task, env, on_round, lanes)
         outcomes, detail = [RunOutcome(failure=_raised(error, task))], "".join(traceback.format_exception(error))
     if detail and len(task.specs) > 1:  # out here, where nothing holds on to what the group had in memory
-        del trained, setup, federations, before
+        del trained, setup, federations
         return _one_by_one(task, env, on_round, lanes)
     record = provenance.record(setup.device, federations[0].hash) | _cost(task, env, started, trained) | source
     return _store_all(task, env, outcomes, federations, trained, record, detail)
@@ -202,9 +201,8 @@ def run_task(task: Task, env: Environment, on_round: OnRound | None = None, lane
 
 @dataclass
 class _Trained:
-    """Progress of a group: the trainings before its own, its own once it began, and its checkpoints."""
+    """Progress of a group: its training once it began, its checkpoints, and its models to keep."""
 
-    walked: chain.Walked
     simulation: Simulation | None = None
     under: checkpoint.Checkpoints | None = None
     models: Models | None = None
@@ -215,7 +213,6 @@ def _train(
     env: Environment,
     setup: Setup,
     federations: list[Federation],
-    before: list[chain.ChainTraining],
     method: Method[Any, Any, Any],
     network: Network,
     trained: _Trained,
@@ -228,16 +225,14 @@ def _train(
     if env.follow:
         setup = replace(setup, on_round=_followed(task, env.follow, setup.on_round, trained))
     with limited(env.memory_limit, setup.device):
-        trained.walked = walked = chain.train_chain(before, len(task.specs), network, setup, under)
         if env.keep_models:
             trained.models = Models(env.results, task.specs, method.network(network).layout)
         heard = replace(
             setup,
-            on_round=_after(setup.on_round, walked.rounds),
-            after_round=_written(under, walked, trained.models is not None) if under else None,
+            after_round=_written(under, trained.models is not None) if under else None,
             kept=trained.models,
         )
-        trained.simulation = Simulation(task.specs, federations, method, network, heard, walked.left)
+        trained.simulation = Simulation(task.specs, federations, method, network, heard)
         if under:
             under.restore(trained.simulation)
         if trained.models and _is_past_models(trained.simulation):
@@ -256,12 +251,12 @@ def _is_past_models(simulation: Simulation) -> bool:
     return simulation.rounds == spec.rounds and before_aggregation(simulation.method, spec.scoring)
 
 
-def _written(under: checkpoint.Checkpoints, walked: chain.Walked, keeps: bool) -> Callable[[Simulation], None]:
+def _written(under: checkpoint.Checkpoints, keeps: bool) -> Callable[[Simulation], None]:
     """Write checkpoints; after the last round none where its training made models to keep, which it would not hold."""
 
     def written(simulation: Simulation) -> None:
         if not (keeps and _is_past_models(simulation)):
-            under.keep(walked, simulation)
+            under.keep(simulation)
 
     return written
 
@@ -300,36 +295,19 @@ def _followed(task: Task, follow: str, on_round: OnRound | None, trained: _Train
     return heard
 
 
-def _before(task: Task, env: Environment, federations: list[Federation]) -> list[chain.ChainTraining]:
-    """Trainings before the runs' own method, with their own federations where each method draws one."""
-    found = []
-    for specs, method in zip(
-        zip(*(spec.links for spec in task.specs), strict=True), build.chain(task.specs[0]), strict=True
-    ):
-        own = federations
-        if task.specs[0].drawn_for:
-            own = [build.federation(spec, env.data_root, task.places) for spec in specs]
-        found.append(chain.ChainTraining(specs, own, method))
-    return found
-
-
-def _after(on_round: OnRound | None, before: int) -> OnRound | None:
-    return None if on_round is None else lambda rounds: on_round(before + rounds)
-
-
 def _cost(task: Task, env: Environment, started: float, trained: _Trained) -> dict[str, Any]:
     """Costs of each run of a group, and the way it was computed, for its record.
 
-    `client_seconds`: of the wall seconds, those spent training and scoring clients, in the runs' own rounds; what went
-    before these counts in all else. `padding`: rows computed over rows asked for. `peak_memory` is in bytes of this
-    process on the host, `peak_device_memory` on a GPU. `resumed`: how often a run that was stopped went on from its
-    checkpoint; its seconds are added up, but for those after a checkpoint that were lost.
+    `client_seconds`: of the wall seconds, those spent training and scoring clients. `padding`: rows computed over rows
+    asked for. `peak_memory` is in bytes of this process on the host, `peak_device_memory` on a GPU. `resumed`: how
+    often a run that was stopped went on from its checkpoint; its seconds are added up, but for those after a checkpoint
+    that were lost.
     """
     number, on_gpu = len(task.specs), env.device.startswith("cuda")
-    simulation, walked, under = trained.simulation, trained.walked, trained.under
+    simulation, under = trained.simulation, trained.under
     seconds = (time.perf_counter() - started + (under.seconds if under else 0.0)) / number
-    highest = max(walked.highest, simulation.clients.room.highest if simulation else 0)
-    rounds = walked.rounds + (simulation.rounds if simulation else 0)
+    highest = simulation.clients.room.highest if simulation else 0
+    rounds = simulation.rounds if simulation else 0
     return {
         "execution": env.execution,
         "seeds_together": ",".join(str(spec.seed) for spec in task.specs),
@@ -410,10 +388,9 @@ def _store_all(
     """Store the runs of a group; their checkpoints go, unless nothing can be written."""
     record |= {"unchecked": True} if task.unchecked else {}
     dones = []
-    for spec, outcome, federation, told in zip(task.specs, outcomes, federations, trained.walked.told, strict=True):
+    for spec, outcome, federation in zip(task.specs, outcomes, federations, strict=True):
         asked = {"asked": dict(task.asked[spec.id])} if task.asked.get(spec.id) else {}
         shared: dict[str, Any] = {"shared_rows": rows} if (rows := federation.shared) else {}
-        shared |= {"before": told} if told else {}
         whole = record | asked | shared | dict(outcome.costs)
         dones.append(_store(spec, outcome, env, whole, detail, trained.models))
     if trained.models:

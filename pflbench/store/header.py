@@ -162,7 +162,7 @@ def _spec(text: str) -> RunSpec:
     if written != spec.id:
         raise Foreign(f"run {written}, which is {spec.id} to this version of pflbench")
     parsed(text)
-    for name in (spec.method.name, *(link.method.name for link in spec.after), spec.dataset.name, spec.partition.name):
+    for name in (spec.method.name, spec.dataset.name, spec.partition.name):
         check_name(name)
     check_name(spec.model)
     return spec

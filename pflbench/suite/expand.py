@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from typing_extensions import Unpack
 
 from pflbench.selection import EVERYTHING, Choices, Selection, selection
-from pflbench.spec import Link, MethodSpec, RunSpec, Scoring
+from pflbench.spec import MethodSpec, RunSpec, Scoring
 from pflbench.stages import Shown
 from pflbench.suite.cells import (
     Cell,
@@ -163,7 +163,6 @@ def _values(column: ColumnLayers, row: SelectedRow) -> _Values:
     points, of_points = column.hyperparameters(row)
     finetune, of_finetuning = column.finetuning(row) if "finetuned" in row.scored else (None, {})
     fields = column.settings | ({} if rounds is None else {"rounds": rounds})
-    fields["after"], of_links = _links(column, row)
     rule = document.evaluation
     plain = rule.model_dump(include={"clients", "first", "average", "global_on", "features"})
     plain["moment"] = row.entry.scored_at(rule)
@@ -171,7 +170,7 @@ def _values(column: ColumnLayers, row: SelectedRow) -> _Values:
     fields["scoring"] = Scoring(stages=row.scored, finetune=finetune, last=last, **plain)
     sources = {key: source for key, source in column.sources.items() if key != "rounds" or rounds is None}
     sources |= {k: source for k, source in row.entry.given.items() if k != "rounds" or rounds == row.entry.rounds}
-    return _Values(points, fields, sources, of_points | of_links, of_finetuning)
+    return _Values(points, fields, sources, of_points, of_finetuning)
 
 
 def _cells(column: ColumnLayers, shown: TableColumn, row: SelectedRow) -> list[Cell]:
@@ -211,17 +210,6 @@ def _interval(of_row: int | Literal["last"] | None, of_suite: int | None) -> int
 def _places(column: ColumnLayers, row: SelectedRow) -> dict[str, str]:
     """Paths of user-supplied code and data of a row's runs."""
     return {**column.places, **({"methods": row.location} if row.location else {})}
-
-
-def _links(column: ColumnLayers, row: SelectedRow) -> tuple[tuple[Link, ...], dict[str, str]]:
-    """Links trained before a row's own method, and the sources of their values, by method and hyperparameter."""
-    links, sources = list[Link](), dict[str, str]()
-    for one in row.before:
-        points, found = column.hyperparameters(one)
-        method = MethodSpec(name=one.info.name, version=one.info.version, hyper=points[0])
-        links.append(Link(method=method, rounds=column.rounds(one) or column.settings["rounds"]))
-        sources |= {f"{one.info.name}.{key}": source for key, source in found.items()}
-    return tuple(links), sources
 
 
 def _runs(
@@ -357,7 +345,6 @@ def row_labels(suite: Suite, profile: str) -> dict[str, str]:
     runs = {row.row.id: (row.entry.validation, [_values(column, row)[:2] for column in columns]) for row in rows}
     shown = [row.row for row in rows]
     several = {a.method for a in shown for b in shown if a.method == b.method and runs[a.id] != runs[b.id]}
-    several |= {row.row.method for row in rows if row.before}
     return {row.id: row.id if row.method in several else row.method for row in shown}
 
 

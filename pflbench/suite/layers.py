@@ -318,10 +318,9 @@ def every_column(
 def parse_overrides(document: Document, texts: Sequence[str], rows: Sequence[SelectedRow]) -> list[Override]:
     """Values of `method.key=value` and `finetune.key=value`.
 
-    A target that is none of these rows, of those before them, or fine-tuning is refused.
+    A target that is none of these rows or fine-tuning is refused.
     """
-    every = [one for selected in rows for one in (*selected.before, selected)]
-    targets: dict[str, Info] = {alias: one.info for one in every for alias in one.aliases}
+    targets: dict[str, Info] = {alias: row.info for row in rows for alias in row.aliases}
     if document.evaluation.finetune:
         targets["finetune"] = FINETUNE_OPTIONS
     found = []

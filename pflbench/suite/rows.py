@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
@@ -29,7 +29,6 @@ class SelectedRow:
         entry: The row in the suite file; without values for a guest.
         scored: The stages that its runs are scored at.
         place: Where in the suite file the row stands; empty for a guest.
-        before: The rows that are trained before it, each going on from the one before, see `schema.Row.after`.
     """
 
     row: TableRow
@@ -37,7 +36,6 @@ class SelectedRow:
     entry: Row
     scored: tuple[Stage, ...]
     place: str = ""
-    before: tuple[SelectedRow, ...] = ()
 
     @property
     def key(self) -> str:
@@ -76,28 +74,7 @@ def suite_rows(suite: Suite, document: Document) -> list[SelectedRow]:
             info = suite.supplied.method(anchored(row.method, suite.path.parent), row.id)
         shown = TableRow(row.id, row.name or row.title, info.name, document.shown(row))
         rows.append(SelectedRow(shown, info, row, document.scored(row), place))
-    return [replace(row, before=_before(row, rows)) for row in rows]
-
-
-def _before(row: SelectedRow, rows: Sequence[SelectedRow]) -> tuple[SelectedRow, ...]:
-    """The rows that are trained before a row, the first one first. Raises `UsageError` where one cannot be."""
-    named = {one.row.id: one for one in rows}
-    found = [row]
-    while (name := found[-1].entry.after) is not None:
-        with at(f"{found[-1].place}.after"):
-            if name not in named:
-                raise unknown("row", name, named)
-            if named[name] in found:
-                ids = " → ".join(repr(one.row.id) for one in (*found, named[name]))
-                raise UsageError(f"goes round in a circle: {ids}")
-            if named[name].entry.grid:
-                raise UsageError(
-                    f"{name!r} has a grid, of which each client takes a point, so it leaves several models"
-                )
-            if named[name].location:
-                raise UsageError(f"{name!r} has a method of a file; what goes before a row must be known by a name")
-        found.append(named[name])
-    return tuple(found[:0:-1])
+    return rows
 
 
 def select_rows(

@@ -156,10 +156,6 @@ class FederationKeys(Settled):
     """A client's last short minibatch of static ones."""
     tiny_client: Literal["single-batch", "error"] | None = None
     """A client with fewer examples than one minibatch."""
-    draws: Literal["shared", "per-method"] | None = None
-    """`shared`: all methods of a seed have the same splits, minibatches and cohorts. `per-method`: each has its own,
-    so rows cannot be paired.
-    """
 
 
 class FederationTable(FederationKeys):
@@ -335,8 +331,6 @@ class Row(Settled):
     """Interval of scored rounds, instead of the suite's; `last`: only the last rounds."""
     moment: ScoredMoment | None = None
     """Moment at which its personal models are scored, instead of the suite's."""
-    after: str | None = None
-    """Row from whose last model its runs start, in place of the seed's initial one; it may be after another."""
     hyper: Hyper = Field(default_factory=dict)
     """Hyperparameters of this row."""
     grid: Grid = Field(default_factory=dict)

@@ -33,7 +33,6 @@ SETTINGS = (
     "augment",
     "tail",
     "tiny_client",
-    "draws",
     "dataset",
     "partition",
     "finetune.steps",
@@ -44,7 +43,7 @@ SETTINGS = (
 """Settings that have a source, beside the methods' hyperparameters. `dataset`, `partition` and `model` mean all that is
 not an option with a source of its own, such as `dataset.normalize`."""
 
-_SINGLE = frozenset(name.rpartition(".")[2] for name in SETTINGS) | {"after"}
+_SINGLE = frozenset(name.rpartition(".")[2] for name in SETTINGS)
 
 
 def flat(table: Any) -> Any:

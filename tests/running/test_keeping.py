@@ -183,7 +183,7 @@ def test_no_checkpoint_is_of_a_moment_after_models_were_made_that_it_lacks(
 ) -> None:
     """Taken up after the last round, a run would have the scores of models before aggregation, and not the models."""
     kept: list[int] = []
-    monkeypatch.setattr(Checkpoints, "keep", lambda _, walked, simulation: kept.append(simulation.rounds))
+    monkeypatch.setattr(Checkpoints, "keep", lambda _, simulation: kept.append(simulation.rounds))
     run_task(Task((spec("fedrep", scoring),)), place(tmp_path, checkpoint_every=Interval(rounds=1)))
     assert kept == rounds
 

@@ -10,7 +10,7 @@ from attack_kit import Cli, Lab, result
 
 from pflbench import catalog, names, trust
 from pflbench.errors import UsageError
-from pflbench.spec import Link, MethodSpec, RunSpec
+from pflbench.spec import MethodSpec, RunSpec
 from pflbench.store import Store
 
 READING = {
@@ -45,7 +45,6 @@ def attacks(lab: Lab, spec: RunSpec) -> dict[str, RunSpec]:
     def method(name: str, **hyper: Any) -> MethodSpec:
         return MethodSpec(name=name, version="1", hyper=hyper)
 
-    link = Link(method=method("pandas:read_pickle", filepath_or_buffer=str(lab.bomb())), rounds=1)
     return {
         "a function of pandas": spec.model_copy(
             update={"method": method("pandas:read_pickle", filepath_or_buffer=str(lab.bomb()))}
@@ -55,10 +54,6 @@ def attacks(lab: Lab, spec: RunSpec) -> dict[str, RunSpec]:
         "a package here": spec.model_copy(update={"method": method("evilpackage.inner:Foo")}),
         "a network": spec.model_copy(update={"model": f"{evil}:net", "model_version": version}),
         "a network without a version": spec.model_copy(update={"model": f"{evil}:net"}),
-        "a training before": spec.model_copy(update={"after": (link,)}),
-        "a training before, of a file": spec.model_copy(
-            update={"after": (Link(method=method(f"{evil}:Foo"), rounds=1),)}
-        ),
         "a dataset": spec.model_copy(
             update={"dataset": spec.dataset.model_copy(update={"name": f"{evil}:Foo", "version": version})}
         ),
@@ -72,8 +67,6 @@ NAMES = (
     "a package here",
     "a network",
     "a network without a version",
-    "a training before",
-    "a training before, of a file",
     "a dataset",
 )
 

@@ -280,7 +280,7 @@ def _hyperparameters(table: Expansion) -> str:
 
 def _of_row(one: Setting) -> bool:
     """True for a setting of a row, False for one of a column."""
-    return one.name.startswith("finetune.") or one.name in ("after", "draws")
+    return one.name.startswith("finetune.")
 
 
 def _columns(some: Collection[str], table: Expansion) -> str:
