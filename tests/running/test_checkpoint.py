@@ -19,7 +19,7 @@ from pflbench.result import RunResult
 from pflbench.running import checkpoint, stopping
 from pflbench.running.checkpoint import Unusable
 from pflbench.running.task import Environment, Task, run_task
-from pflbench.spec import Finetune, Named, RunSpec, Scoring
+from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
 from pflbench.store import Store
 from pflbench.testing import tiny_spec
 from pflbench.units import Interval
