@@ -49,9 +49,6 @@ _CURVES = "Of any stored runs"
 
 @asking(_PARTS, profile=Profile)
 def plot(
-    output: Annotated[
-        Path, option("--output", "-o", help="The file to write: .png, .pdf, .svg; .csv has the numbers.")
-    ],
     selection: Selection,
     name: Annotated[
         str | None, typer.Argument(help="A figure's or any suite's name (`pflbench ls suites`), or its .toml file.")
@@ -92,6 +89,10 @@ def plot(
         str | None,
         option("--kind", help="With --per-client: sorted (as a rule), or violins.", rich_help_panel=_CURVES),
     ] = None,
+    output: Annotated[
+        Path | None,
+        option("--output", "-o", help="File to write (required): .png, .pdf, .svg; .csv has the numbers."),
+    ] = None,
     packaged: options.Packaged = True,
     results: options.Results = options.DEFAULT_RESULTS,
     data_dir: options.DataDir = None,
@@ -102,9 +103,12 @@ def plot(
     """
     from pflbench.report.figures.panels import to_csv
 
+    if output is None:
+        raise UsageError("No file to write: add `-o figure.png`. A table's runs also need `--curve` or `--per-client`.")
     format_ = output.suffix.lower().removeprefix(".")
     if format_ not in FORMATS:
-        raise unknown("format of a figure", format_, FORMATS)
+        known = ", ".join(f".{one}" for one in FORMATS)
+        raise UsageError(f"`-o {output}`: the suffix {output.suffix!r} is no format of a figure. Use one of: {known}.")
     part = selection.but(suites=[*filter(None, [name]), *selection.suites])
     asked = {"--curve": curve, "--per-client": per_client}
     _check(
@@ -195,8 +199,10 @@ def _load(name: str, store: Store) -> Suite:
         raise unknown("figure", name, figures())
     suite = load(name, readable(store))
     if suite.document().figure is None:
-        known = ", ".join(figures())
-        raise UsageError(f"{name} is a table: `pflbench report --suite {name}` prints it. Figures: {known}.")
+        raise UsageError(
+            f"{name} is a table, not a figure. Draw its runs with `pflbench plot {name} --curve -o curve.png` or with "
+            f"--per-client, or print it with `pflbench report --suite {name}`."
+        )
     return suite
 
 

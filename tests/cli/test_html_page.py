@@ -340,7 +340,7 @@ def test_curves_of_the_drawer_and_of_all_rows_over_a_cost(opened: Any) -> None:
     over_rounds = curves.locator("polyline.method").nth(1)
     over_rounds.wait_for()
     points = over_rounds.get_attribute("points")
-    curves.get_by_label("Over").select_option("gradients of a client")
+    curves.locator("select").select_option("gradients")
     assert curves.locator("polyline.method").nth(1).get_attribute("points") != points and "axis=gradients" in page.url
 
 

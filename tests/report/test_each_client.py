@@ -12,7 +12,7 @@ from pflbench.errors import UsageError
 from pflbench.report.figures.each_client import distributions
 from pflbench.report.figures.panels import to_csv
 from pflbench.report.figures.parts import meta_learned
-from pflbench.report.figures.pictures import picture
+from pflbench.report.figures.pictures import foot_of, picture
 from pflbench.report.reading import Shelf
 from pflbench.store import Store
 
@@ -42,6 +42,15 @@ def test_violins_hold_the_same_values(build: Build, store: Store) -> None:
     assert ",FedAvg\n" in to_csv(violins) and len(picture(violins, "png")) > 5000
     with pytest.raises(UsageError, match=r"Unknown kind of distribution 'violin'. Did you mean 'violins'"):
         distributions(build.table(), Shelf(store), "violin")
+
+
+def test_the_foot_says_how_many_clients_of_how_many_seeds(build: Build, store: Store) -> None:
+    build.fill(store, seeds=2)
+    drawing = distributions(build.table(seeds=3), Shelf(store))
+    assert foot_of(drawing) == "demo · paper · n = 4 clients of 2 seeds, pooled"
+    store.write(build.result(build.spec(2), 0.4))
+    assert "n = 4–6 clients of 2–3 seeds, pooled" in foot_of(distributions(build.table(seeds=3), Shelf(store)))
+    assert all(point.n is None for panel in drawing.panels for one in panel.series for point in one.points)
 
 
 def test_one_score_for_all_is_no_distribution(personal: Personal, store: Store) -> None:

@@ -113,7 +113,7 @@ STACKED = tuple(
     for n in range(10)
 )
 CASES = {
-    "stacked": drawing(*(Panel(n, STACKED) for n in "ABC"), across=3),
+    "stacked": replace(drawing(*(Panel(n, STACKED) for n in "ABC"), across=3), y="rows"),
     "far": drawing(Panel("RMNIST Shards", lines((20, 50, 80, 98)))),
     "near": drawing(Panel("RMNIST Shards", lines((80, 81, 82, 98)))),
     "all alike": drawing(Panel("A", lines((90,) * 9))),
@@ -135,6 +135,21 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_nothing_overlaps_and_nothing_is_cut(name: str) -> None:
     check(_drawn(name))
+
+
+@pytest.mark.parametrize(
+    ("ends", "limits"),
+    [((0, 100), (0, 100)), ((90, 98), (0, None)), ((150,), (0, 100))],
+)
+def test_axes_of_accuracies_end_at_0_and_100(ends: tuple[int, ...], limits: tuple[float, float | None]) -> None:
+    (ax,) = drawn(drawing(Panel("A", lines(ends)))).axes
+    low, high = ax.get_ylim()
+    assert low == limits[0] and (high == limits[1] if limits[1] else 98 <= high <= 100)
+    assert [line.get_clip_on() for line in ax.lines] == [end > 100 for end in ends], (
+        "a line along an end is drawn whole"
+    )
+    loss = replace(drawing(Panel("A", lines((200,)))), y="loss")
+    assert drawn(loss).axes[0].get_ylim()[1] > 200
 
 
 def test_each_picture_says_at_its_foot_what_it_is() -> None:

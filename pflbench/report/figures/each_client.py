@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from pflbench.report.figures.parts import (
     facts_of,
     in_a_line,
     in_panels,
+    least_to_most,
     missing_facts,
     mixed,
     not_done,
@@ -28,7 +29,7 @@ from pflbench.report.reading import EVERYBODY, Floats, Rounds, Shelf, by_client
 from pflbench.suite.cells import Expansion
 
 KINDS = ("sorted", "violins")
-_POOLED = "The clients of all seeds together, each with its own accuracy after the last scored round"
+_READING = "Accuracy of each client after the last scored round, or its mean over the rounds that the table reads."
 
 
 def distributions(table: Expansion, shelf: Shelf, kind: str = "sorted") -> Drawing:
@@ -44,6 +45,7 @@ def distributions(table: Expansion, shelf: Shelf, kind: str = "sorted") -> Drawi
         raise unknown("kind of distribution", kind, KINDS)
 
     panels, remarks = list[Panel](), remarks_of()
+    pooled: list[tuple[int, int]] = []  # the numbers of clients and of seeds behind each curve
     heads = in_panels(table)
     for where, head in heads.items():
         found: dict[str, Floats] = {}
@@ -51,6 +53,7 @@ def distributions(table: Expansion, shelf: Shelf, kind: str = "sorted") -> Drawi
             clients = [_of_clients(one.rounds) for one in read_seeds(cell, shelf)]
             if values := [value for of_seed in clients for value in of_seed.values()]:
                 found[title] = np.sort(values)
+                pooled.append((len(values), len(clients)))
             elif any(shelf.read(run) for run in cell.runs):
                 remarks["on test"].append(("", title, where))
         shown = (_sorted(found), ()) if kind == "sorted" else (_violins(found), tuple(found))
@@ -60,7 +63,8 @@ def distributions(table: Expansion, shelf: Shelf, kind: str = "sorted") -> Drawi
     _, seeds = not_done(of_suite, table.heads, shelf)
     notes = (
         *mixed(table, shelf),
-        *facts("scores", f"{_POOLED} (the mean over those that the table reads)."),
+        *facts("spread", _number_of(pooled)),
+        *facts("scores", _READING),
         *remarked(remarks, on_test, list(heads)),
         *missing_facts(of_suite, table.heads, shelf),
         *facts_of(table, seeds, drawn_in(table, heads.values(), panels)),
@@ -75,6 +79,14 @@ def distributions(table: Expansion, shelf: Shelf, kind: str = "sorted") -> Drawi
     )
 
 
+def _number_of(pooled: Sequence[tuple[int, int]]) -> str:
+    """Sentence on the numbers of clients and of seeds behind the curves; empty without curves."""
+    if not pooled:
+        return ""
+    clients, seeds = (least_to_most(numbers) for numbers in zip(*pooled, strict=True))
+    return f"n = {clients} clients of {seeds} seed{'' if seeds == '1' else 's'}, pooled."
+
+
 def _of_clients(rounds: Rounds) -> dict[int, float]:
     """Each client's mean over the rounds and steps that are read; none where there is one score for all."""
     found = by_client(rounds)
@@ -86,13 +98,13 @@ def _sorted(found: Mapping[str, Floats]) -> tuple[Series, ...]:
     series = []
     for title, values in found.items():
         shares = 100 * (np.arange(len(values)) + 0.5) / len(values)
-        points = tuple(Point(float(x), float(y), None, 1) for x, y in zip(shares, values, strict=True))
+        points = tuple(Point(float(x), float(y)) for x, y in zip(shares, values, strict=True))
         series.append(Series(title, "line", points, row=title))
     return tuple(series)
 
 
 def _violins(found: Mapping[str, Floats]) -> tuple[Series, ...]:
     return tuple(
-        Series(title, "violin", tuple(Point(float(place), float(y), None, 1) for y in values), row=title)
+        Series(title, "violin", tuple(Point(float(place), float(y)) for y in values), row=title)
         for place, (title, values) in enumerate(found.items())
     )

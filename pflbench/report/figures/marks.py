@@ -25,6 +25,8 @@ _MARKED = 8
 """About so many markers along a line that has some."""
 _LIGHT = 0.6
 """Shades lighter than that have dark numbers on them."""
+PERCENT = "(%)"
+"""End of the name of an axis of percentages."""
 MANY = 10_000
 """From here on numbers along the first axis are written in thousands."""
 
@@ -53,6 +55,7 @@ def draw_panel(ax: Axes, panel: Panel, drawing: Drawing, looks: Looks) -> None:
         colorbar.ax.yaxis.set_major_locator(MaxNLocator(4, integer=True, steps=_STEPS))
     for place in panel.separators:
         ax.axvline(place, color="0.5", linewidth=0.6, linestyle="--")
+    _within_percent(ax, drawing)
     if panel.span:
         ax.set_ylim(*panel.span)
     if panel.ticks:
@@ -73,6 +76,19 @@ def _number(ax: Axes, panel: Panel) -> None:
     ax.ticklabel_format(axis="y", style="sci", scilimits=(-2, 5))
     if max(map(abs, ax.get_xlim())) >= MANY:
         ax.xaxis.set_major_formatter(lambda x, _: f"{x / 1000:g}k" if x else "0")
+
+
+def _within_percent(ax: Axes, drawing: Drawing) -> None:
+    """End axes of percentages at 0 and 100; marks and lines at these ends are drawn whole."""
+    if drawing.x.endswith(PERCENT):
+        low, high = ax.get_xlim()
+        ax.set_xlim(max(low, 0), min(high, 100))
+    if drawing.y.endswith(PERCENT):
+        low, high = ax.get_ylim()
+        ax.set_ylim(max(low, 0), min(high, 100))
+        for line in ax.lines:
+            values = np.asarray(line.get_ydata())
+            line.set_clip_on(not len(values) or not all(0 <= y <= 100 for y in values))
 
 
 def numbers(ax: Axes, most: int, whole: bool) -> None:

@@ -45,6 +45,11 @@ def in_a_line(panels: int) -> int:
     return panels if panels <= 3 else 2 if panels == 4 else 3
 
 
+def least_to_most(numbers: Collection[int]) -> str:
+    """The smallest and the largest number, `1–3`; `3` if they are equal."""
+    return "–".join(map(str, dict.fromkeys((min(numbers), max(numbers)))))
+
+
 def cells_of(table: Expansion, head: ColumnHead) -> dict[str, Cell]:
     """The cells of a panel by their rows' titles, in the suite's order."""
     return {row.title: cell for row in table.rows if (cell := table.places.get((row.id, head.id)))}

@@ -18,7 +18,7 @@ from matplotlib.legend import Legend
 from pflbench.report.figures.labels import MANY, Names, at_ends, legend, legend_beside
 from pflbench.report.figures.marks import draw_panel, looks_of, numbers
 from pflbench.report.figures.panels import Drawing, Panel, plain_texts
-from pflbench.report.figures.parts import in_a_line
+from pflbench.report.figures.parts import in_a_line, least_to_most
 
 METADATA: Mapping[str, dict[str, Any]] = {
     "png": {"Software": None},
@@ -130,8 +130,8 @@ def _entries(drawing: Drawing) -> dict[str, str]:
 def foot_of(drawing: Drawing) -> str:
     """`cafeme-fig3 · quick · n = 1–3 · Mean over seeds; …`: suite, profile, values behind a point, and the band."""
     points = (point for panel in drawing.panels for series in panel.series for point in series.points)
-    numbers = sorted({point.n for point in points if point.n})
-    n = f"n = {'–'.join(map(str, dict.fromkeys((numbers[0], numbers[-1]))))}" if numbers else ""
+    numbers = {point.n for point in points if point.n}
+    n = f"n = {least_to_most(numbers)}" if numbers else ""
     band = (fact.text.rstrip(".") for fact in drawing.facts if fact.kind == "spread")
     return " · ".join(filter(None, (drawing.suite, drawing.profile, n, *band)))
 
