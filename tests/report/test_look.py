@@ -166,6 +166,7 @@ def test_a_reduced_profile_stands_across_its_picture() -> None:
 
     paper = drawing(Panel("A", lines((20, 90))))
     assert across(paper) == [] and across(replace(paper, profile="quick")) == ["quick"]
+    assert all(ax.patch.get_facecolor()[3] == 0 for ax in drawn(paper).axes), "no axes hide it"
 
 
 @pytest.mark.parametrize("name", ["far", "near", "two", "three", "six"])

@@ -27,6 +27,7 @@ METADATA: Mapping[str, dict[str, Any]] = {
 }
 """The formats there are, and what their files shall not say."""
 STYLE = {
+    "axes.facecolor": "none",  # the name of a reduced profile shows through
     "axes.labelsize": 8,
     "axes.linewidth": 0.6,
     "axes.spines.right": False,
