@@ -5,6 +5,7 @@ The command line does the same through the same objects. Nothing here imports to
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -13,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Unpack
 
-from pflbench import notebook
 from pflbench.data.root import data_root
 from pflbench.errors import UsageError
 from pflbench.running.events import OnEvent, unheard
@@ -54,18 +54,36 @@ def select(*suites: str, methods: Iterable[Method] | None = None, **choices: Unp
 
     Args:
         *suites: Names of suites, or paths of `.toml` files.
-        methods: Row or method ids, `file.py:Class`, or classes, also of a notebook's cell.
+        methods: Row or method ids, `file.py:Class`, or classes of a module that is a file.
         **choices: The other fields of a `Selection`: columns, datasets, partitions, clients, seeds, profile, rounds,
             overrides, precision.
 
     Raises:
         UsageError: Something is unknown or does not fit.
     """
-    named = [one if isinstance(one, str) else notebook.reference(one) for one in methods or ()]
+    named = [_reference(one) for one in methods or ()]
     part = selection(**{**choices, "suites": suites, "methods": named})
     if suites:
         parts(loaded(part.suites, None), part)
     return part
+
+
+def _reference(method: Method) -> str:
+    """`file.py:Class` of a class; the name or reference of a method as it is.
+
+    Raises:
+        UsageError: The class is not at the top of a module's file, so workers cannot import it.
+    """
+    if isinstance(method, str):
+        return method
+    name = getattr(method, "__qualname__", repr(method))
+    file = getattr(sys.modules.get(getattr(method, "__module__", "")), "__file__", None)
+    if not isinstance(method, type) or method.__module__ == "__main__" or not file or not name.isidentifier():
+        raise UsageError(
+            f"{name} is not a class in a module's file: workers import methods from files. Write the class to a file, "
+            "such as mine.py, and select 'mine.py:Class'."
+        )
+    return f"{Path(file).resolve()}:{name}"
 
 
 def plan(
@@ -349,19 +367,18 @@ def load_models(
     return models.read(stored, Path(results), own)
 
 
-def cite(suite: str, format: str = "bibtex") -> str:
-    """References for a suite's table: the papers of the table, of its methods and datasets, and pflbench.
+def cite(suite: str) -> str:
+    """References for a suite's table as BibTeX: the papers of the table, of its methods and datasets, and pflbench.
 
     Args:
         suite: A suite's name, or a `.toml` file.
-        format: "bibtex", or "cff" (Citation File Format).
 
     Raises:
-        UsageError: The suite or the format is unknown.
+        UsageError: The suite is unknown.
     """
     from pflbench.report.citing import cited
 
-    return cited(suite, format)
+    return cited(suite)
 
 
 def check(method: Method) -> list[Finding]:
@@ -376,7 +393,7 @@ def check(method: Method) -> list[Finding]:
     from pflbench.running.build import construct
     from pflbench.testing import examine
 
-    reference = names.locate("methods", method) if isinstance(method, str) else notebook.reference(method)
+    reference = names.locate("methods", _reference(method))
     trust.grant(reference)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # tiny tensors: more threads only wait for each other

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import linecache
+import importlib
 import re
 import subprocess
 import sys
-import types
 from pathlib import Path
 
 import pytest
 
 import pflbench
-from pflbench import notebook, trust
 from pflbench.errors import UsageError
-from pflbench.names import load
 from pflbench.result import RunResult, Score
 from pflbench.running.events import Event
 from pflbench.running.task import Done
@@ -44,7 +41,10 @@ def script(text: str, *options: str) -> str:
 @pytest.mark.slow
 def test_the_page_on_python_does_what_it_says() -> None:
     blocks = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
-    printed = script("\n".join(("print('once')", *blocks)))
+    files = {match[1]: block for block in blocks if (match := re.match(r"# (\w+\.py)\n", block))}
+    for name, block in files.items():
+        Path(name).write_text(block, encoding="utf-8")
+    printed = script("\n".join(("print('once')", *(block for block in blocks if block not in files.values()))))
     assert printed.count("once\n") == 1, "workers do not run the script again"
     assert "CAFeMe, Table 1" in printed and "4 runs to do" in printed and "| FedAvg" in printed
     assert "\\caption{CAFeMe, Table 1" in printed and "\\end{table}" in printed
@@ -99,89 +99,41 @@ def test_a_table_without_results_is_an_error_though_others_have_some() -> None:
         pflbench.table(pflbench.select("cafeme-table1", profile="quick"))
 
 
-CELL = """
-import math
-from math import tau as turn
-import pflbench.methods.fedavg as base
+MINE = """
+from dataclasses import dataclass
+from pflbench.methods.fedavg import FedAvg
 
-FACTOR = 2
-TABLE = (1, ("a", None))
-
-def double(x):
-    return FACTOR * x
-
-class Helper:
-    kind = TABLE
-
-def unused(): ...
-
-class Mine(base.FedAvg):
-    helper = Helper
-
-    def value(self, x):
-        local = [double(math.floor(x + turn)) for _ in range(1)]
-        return local, len(self.helper.kind), sum
+@dataclass(frozen=True)
+class Mine(FedAvg):
+    def draws(self, round):
+        return ({},)
 """
 
 
-def made(text: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The reference of `Mine` as a notebook defines it: its source is known by the cell's name only."""
-    file = f"<cell {len(linecache.cache)}>"
-    monkeypatch.setitem(linecache.cache, file, (len(text), None, text.splitlines(keepends=True), file))
-    main = types.ModuleType("__main__")
-    monkeypatch.setitem(sys.modules, "__main__", main)
-    exec(compile(text, file, "exec"), vars(main))
-    return notebook.reference(vars(main)["Mine"])
-
-
-def test_a_class_of_a_cell_becomes_a_file_with_what_it_uses(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = made(CELL, monkeypatch)
-    trust.grant(first)
-    cls = load(first)
-    assert cls().value(0.5) == ([12], 2, sum)
-    text = Path(first.rpartition(":")[0]).read_text(encoding="utf-8")
-    assert "unused" not in text and "import math as math" in text
-    assert made(CELL, monkeypatch) == first, "the same class is the same file"
-    assert made(CELL.replace("FACTOR = 2", "FACTOR = 3"), monkeypatch) != first
-    assert made(CELL.replace("FACTOR * x", "x * FACTOR"), monkeypatch) != first
-
-
 @pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("import torch\nW = torch.ones(3)\nclass Mine:\n    def f(self):\n        return W", "uses 'W', a Tensor"),
-        ("class Mine:\n    def f(self):\n        return nothing", "uses 'nothing', which is defined nowhere"),
-    ],
+    ("takes", "fine"), [("*super().draws(round), object()", False), ("*super().draws(round),", True)]
 )
-def test_what_a_file_cannot_have_is_named(text: str, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match=problem):
-        made(text, monkeypatch)
-
-
-def test_a_class_is_checked_like_any_method(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_of_a_file_is_checked_like_any_method(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, takes: str, fine: bool
+) -> None:
     monkeypatch.setattr(checks, "CHECKS", {name: checks.CHECKS[name] for name in ("draws are stable",)})
-    text = "from dataclasses import dataclass\nfrom pflbench.methods.fedavg import FedAvg\n@dataclass(frozen=True)\n"
-    text += "class Mine(FedAvg):\n    def draws(self, round):\n        return ({},)"
-    for takes, fine in (("*super().draws(round), object()", False), ("*super().draws(round),", True)):
-        made(text.replace("({},)", f"({takes})"), monkeypatch)
-        (finding,) = pflbench.check(vars(sys.modules["__main__"])["Mine"])
-        assert (finding.problem is None) == fine, finding
+    (tmp_path / "mine.py").write_text(MINE.replace("({},)", f"({takes})"))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    module = importlib.import_module("mine")
+    (finding,) = pflbench.check(module.Mine)
+    assert (finding.problem is None) == fine, finding
+    part = pflbench.select("cafeme-table1", methods=[module.Mine])
+    assert part.methods == (f"{tmp_path / 'mine.py'}:Mine",)
 
 
-def test_a_class_without_source_or_inside_a_function_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_outside_a_file_is_refused_with_the_mend(monkeypatch: pytest.MonkeyPatch) -> None:
     class Inner: ...
 
-    with pytest.raises(UsageError, match="is defined inside something else"):
-        notebook.reference(Inner)
-    bare = type("Bare", (), {"__module__": "__main__"})
-    with pytest.raises(UsageError, match="source of Bare cannot be found"):
-        notebook.reference(bare)
-
-
-def test_a_class_of_a_module_is_in_its_file() -> None:
-    from pflbench.methods.fedavg import FedAvg
-
-    assert notebook.reference(FedAvg).endswith("pflbench/methods/fedavg.py:FedAvg")
+    cell = type("Cell", (), {"__module__": "__main__"})
+    for one in (Inner, cell, 3):
+        with pytest.raises(UsageError, match=r"Write the class to a file, such as mine\.py"):
+            pflbench.select("cafeme-table1", methods=[one])  # type: ignore[list-item]
 
 
 def test_an_outcome_and_a_finding_say_what_happened() -> None:

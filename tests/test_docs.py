@@ -113,7 +113,6 @@ def stored(command: str, store: Store) -> bool:
         profile=given.pop("--profile", None),
         rounds=int(given.pop("--rounds", 0)) or None,
         grid=grid,
-        read_as=given.pop("--read", "last"),  # type: ignore[arg-type]
     )
     assert not given.keys() - {"--grid"}, command
     return all(store.status(trial.run.id) != "missing" for one in searched for trial in one.trials)

@@ -39,7 +39,6 @@ FLOORS = [
     GROUND,
     ("catalog",),
     ("data", "models"),
-    ("notebook",),
     ("methods",),
     ("engine",),
     ("suite", "store", "testing"),

@@ -13,14 +13,13 @@ from pflbench.cli.options import option
 
 def cite(
     suite: Annotated[str, typer.Argument(help="A suite's name, or a .toml file.")],
-    format_: Annotated[str, option("--format", help="bibtex, or cff (Citation File Format).")] = "bibtex",
     output: Annotated[Path | None, option("--output", "-o", help="Write to this file instead.")] = None,
 ) -> int:
-    """Print the references of a suite's paper, of its methods and datasets, and of pflbench itself.
+    """Print the references of a suite's paper, of its methods and datasets, and of pflbench itself, as BibTeX.
 
     A comment names what has no reference that we know of.
     """
     from pflbench.report.citing import cited
 
-    common.put(cited(suite, format_), output)
+    common.put(cited(suite), output)
     return 0

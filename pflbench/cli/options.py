@@ -92,9 +92,7 @@ EXECUTION = {
         TEXT, "--checkpoint-every", help="Write a checkpoint every N rounds (50) or every interval (10m)."
     ),
     "keep_models": _asked(bool, "--keep-models", help="Keep the last scored models in results/models/.", default=False),
-    "follow": _asked(
-        TEXT, "--follow", help="File that gets a line of JSON per round, or tensorboard:FOLDER, or mlflow:FILE.db."
-    ),
+    "follow": _asked(TEXT, "--follow", help="File that gets a line of JSON per round, or tensorboard:FOLDER."),
     "memory_limit": _asked(TEXT, "--memory-limit", help="Memory of one process: 16GB (GPU default: all)."),
     "deterministic": _asked(
         bool, "--deterministic", help="Bitwise reproducible algorithms; slower on a GPU.", default=False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -45,18 +45,7 @@ def tune(
     grid: Annotated[
         list[str] | None, option("--grid", help="key=value,value: instead of the suite's grid; one for each key.")
     ] = None,
-    full: Annotated[
-        bool, option("--full/--reduced", help="All of the suite's grid, or the keys that matter most.")
-    ] = False,
     seed: Annotated[int | None, option("--seed", min=0, help="Instead of the suite's for tuning, or 41.")] = None,
-    halving: Annotated[
-        str | None,
-        option("--halving", help="12@3,4@10: all trials after 3 rounds, the best 4 again after 10; none: no halving."),
-    ] = None,
-    read: Annotated[
-        Literal["last", "last-10"],
-        option("--read", help="Scored rounds that choose; last-10 needs ten of them: --evaluate-every."),
-    ] = "last",
     results: options.Results = options.DEFAULT_RESULTS,
     dry_run: options.DryRun = False,
     quiet: Annotated[bool, option("--quiet", "-q", help="Print the chosen values and problems only.")] = False,
@@ -65,35 +54,29 @@ def tune(
 
     Every trial is a run like any other, but for a share of every client's training rows (its support), which is held
     out and scored on in place of the test rows: those are not looked at. What counts is what the table shows after the
-    last round (with --read last-10: in the mean over the last ten scored rounds), of personal models if it shows them,
-    else of the global one; the first of equals wins, and what diverges loses. Where a table scores clients that never
-    train, they fine-tune on the rest of their support.
+    last round (where the suite's [tune.read] says so: in the mean over the last ten scored rounds), of personal models
+    if it shows them, else of the global one; the first of equals wins, and what diverges loses. Where a table scores
+    clients that never train, they fine-tune on the rest of their support.
 
-    With halving, all trials are trained for a few rounds, and only the best of them again for more. A suite that says
-    so tunes each of its rows for itself: without --method, all that have a grid.
-
-    The reduced search is for values that build on each other: tune FedAvg first and paste what it prints, also as the
-    rates and batches of the methods that extend it, then tune the others.
+    A suite with halving trains all trials of its grid for a few rounds, and only the best of them again for more. It
+    tunes each of its rows for itself: without --method, all that have a grid.
     """
     from pflbench.suite.load import loaded
     from pflbench.suite.tuning import searches, tuned_rows
 
     execution.check(selection.precision)
-    if full and grid:
-        raise UsageError("Either --full, which is the suite's grid, or a --grid of your own.")
     if seed is not None and selection.seeds:
         raise UsageError("Either --seed or --seeds.")
     if method is None and grid:
         raise UsageError("Which method? A --grid is that of one: write --method ID.")
     (asked,) = loaded(_one(named, suite), execution.data_dir)
-    rungs = "" if halving == "none" else halving
     methods = tuned_rows(asked, selection.profile) if method is None else [method]
     typed = selection.but(columns=[], seeds=selection.seeds or ([] if seed is None else [seed]))
-    searched = _searched(full, grid or (), halving, execution.evaluate_every, read)
+    searched = _searched(grid or (), execution.evaluate_every)
     command = f"pflbench tune -s {asked.called}{typed.options}{searched}"
     code = 0
     for one in methods:
-        found = searches(asked, one, selection, full=full, grid=grid or (), seed=seed, halving=rungs, read_as=read)
+        found = searches(asked, one, selection, grid=grid or (), seed=seed)
         code = max(code, _tune(asked, selection.profile or "paper", found, command, results, execution, quiet, dry_run))
     return code
 
@@ -106,12 +89,10 @@ def _one(named: str | None, suite: str | None) -> list[str]:
     return found
 
 
-def _searched(full: bool, grid: Sequence[str], halving: str | None, every: int | None, read: str) -> str:
+def _searched(grid: Sequence[str], every: int | None) -> str:
     """Return the options of a search as they are typed."""
-    said = ["--full"] * full + [f"--grid {shlex.quote(one)}" for one in grid]
-    said += [f"--halving {halving}"] * bool(halving) + [f"--evaluate-every {every}"] * bool(every)
-    said += [f"--read {read}"] * (read != "last")
-    return "".join(f" {one}" for one in said)
+    options = [f"--grid {shlex.quote(one)}" for one in grid] + [f"--evaluate-every {every}"] * bool(every)
+    return "".join(f" {one}" for one in options)
 
 
 def _tune(

@@ -1,4 +1,4 @@
-"""References of a suite's table, as BibTeX or in the Citation File Format. `CITATION.cff` is the only source."""
+"""References of a suite's table as BibTeX. `CITATION.cff` is the only source."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pflbench import package
-from pflbench.errors import unknown
 from pflbench.report.latex import escaped
 from pflbench.suite.document import Document
 from pflbench.suite.load import read
 
-FORMATS = ("bibtex", "cff")
 _ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 _OF_DATASETS = "datasets: "
 """Beginning of the notes of a reference that lists datasets."""
@@ -42,17 +40,10 @@ class Cited(NamedTuple):
     lacking: tuple[str, ...]
 
 
-def cited(suite: str, format: str = "bibtex") -> str:
-    """The references of a suite's table, and pflbench's own, as text.
-
-    Raises:
-        UsageError: The suite or the format is unknown.
-    """
-    if format not in FORMATS:
-        raise unknown("format", format, FORMATS)
+def cited(suite: str) -> str:
+    """The references of a suite's table, and pflbench's own, as BibTeX. Raises `UsageError` for an unknown suite."""
     loaded = read(suite)
-    found = references([loaded.document(profile) for profile in loaded.profiles])
-    return _cff(found, loaded.name) if format == "cff" else _bibtex(found)
+    return _bibtex(references([loaded.document(profile) for profile in loaded.profiles]))
 
 
 def references(documents: Sequence[Document]) -> Cited:
@@ -95,20 +86,6 @@ def _datasets(one: Reference) -> list[str]:
     return notes.removeprefix(_OF_DATASETS).split(", ") if notes.startswith(_OF_DATASETS) else []
 
 
-def _said(lacking: Sequence[str], mark: str) -> str:
-    return "".join(f"{mark} No reference is known of {what}.\n" for what in lacking)
-
-
-def _cff(found: Cited, suite: str) -> str:
-    import yaml
-
-    own = {key: value for key, value in _file().items() if key != "references"}
-    own["message"] = f"What the table of pflbench's suite {suite} rests on: cite it together with these references."
-    own["references"] = [{key: value for key, value in one.items() if key != "notes"} for one in found.references]
-    text: str = yaml.safe_dump(own, sort_keys=False, allow_unicode=True, width=120)
-    return _said(found.lacking, "#") + text
-
-
 def _bibtex(found: Cited) -> str:
     own = {key: _file()[key] for key in ("type", "title", "authors", "version")}
     entries: dict[str, str] = {}
@@ -116,7 +93,8 @@ def _bibtex(found: Cited) -> str:
         key = "pflbench" if one is own else _key(one, entries)
         fields = "".join(f"  {name} = {{{value}}},\n" for name, value in _fields(one))
         entries[key] = f"@{_entry(one)}{{{key},\n{fields}}}\n"
-    return "\n".join([*filter(None, [_said(found.lacking, "%")]), *entries.values()])
+    lacking = "".join(f"% No reference is known of {what}.\n" for what in found.lacking)
+    return "\n".join([*filter(None, [lacking]), *entries.values()])
 
 
 def _entry(one: Reference) -> str:

@@ -32,8 +32,7 @@ class Execution:
         keep_models: Whether the global and personalized models that the last scores are of are kept beside the results
             (`pflbench.load_models` reads them). A finished run is trained again for them only with `redo="always"`,
             and its result stays: where the scores are not the same to the last bit, no models are kept.
-        follow: A file to which every round of every run adds a line of JSON, or `tensorboard:FOLDER` or
-            `mlflow:DATABASE`. None: none.
+        follow: A file to which every round of every run adds a line of JSON, or `tensorboard:FOLDER`. None: none.
         fail_fast: Start nothing more after a run that fails.
         unchecked: Train methods of the user's own that were not held against the contract; every report says so.
         data_dir: Where the datasets are. None: the data root.

@@ -1,4 +1,4 @@
-"""`--follow`: every round of every run adds a line to a file, a TensorBoard folder or an MLflow database. No network.
+"""`--follow`: every round of every run adds a line to a file or a TensorBoard folder. No network.
 
 A line has the run (`run`, `method`, `seed`, and its place in a table), `round` of `rounds`, `seconds`, and the mean
 `accuracy` in percent by stage where the round was scored.
@@ -10,7 +10,8 @@ import importlib.util
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,37 +24,30 @@ if TYPE_CHECKING:
     from pflbench.engine.run import Run
 
 Line = Mapping[str, Any]
-KINDS = {"tensorboard": "tensorboard:FOLDER", "mlflow": "mlflow:FILE.db"}
-Destination = Callable[[Sequence[Line]], None]
-"""Takes lines; raises `StoreError` where they cannot be written."""
 
 
-def destination(follow: str) -> Destination:
-    """Return the destination that `--follow` names: `tensorboard:FOLDER`, `mlflow:DATABASE`, or a file.
+def destination(follow: str) -> JSONLines | TensorBoard:
+    """Return the destination that `--follow` names: `tensorboard:FOLDER` or a file.
 
     Raises:
-        UsageError: It names nothing of these, or the package that it takes is not installed.
+        UsageError: It names neither, or TensorBoard is not installed.
     """
     kind, colon, where = follow.partition(":")
-    if kind in ("tensorboard", "mlflow") and not where:
-        raise UsageError(f"--follow {follow!r}: write where to, as {KINDS[kind]}.")
     if kind == "tensorboard":
-        _need("tensorboard", "tensorboard")
+        if not where:
+            raise UsageError(f"--follow {follow!r}: write where to, as tensorboard:FOLDER.")
+        if importlib.util.find_spec("tensorboard") is None:
+            raise UsageError("--follow tensorboard: install TensorBoard: pip install 'pflbench[tensorboard]'.")
         return TensorBoard(Path(where))
-    if kind == "mlflow":
-        _need("mlflow", "mlflow")
-        return MLflow(where)
     if colon and kind.isalnum() and len(kind) > 1:  # one letter is a drive
-        raise UsageError(f"--follow {follow!r}: {kind!r} is unknown; known: a file, {', '.join(KINDS.values())}.")
+        raise UsageError(f"--follow {follow!r}: {kind!r} is unknown; known: a file, tensorboard:FOLDER.")
     return JSONLines(Path(follow))
 
 
 def check(follow: str) -> None:
     """Raise `UsageError` if this is not to be written; nothing is made."""
     to = destination(follow)
-    path = to.path if isinstance(to, JSONLines) else to.folder if isinstance(to, TensorBoard) else None
-    if path is None:
-        return
+    path = to.path if isinstance(to, JSONLines) else to.folder
     there = next(one for one in (path.absolute(), *path.absolute().parents) if one.exists())
     is_file = isinstance(to, JSONLines) and there == path.absolute()
     why = ""
@@ -68,8 +62,8 @@ def check(follow: str) -> None:
 def absolute(follow: str) -> str:
     """Make the path of `--follow` absolute, for a process in another folder."""
     kind, colon, where = follow.partition(":")
-    if kind in ("tensorboard", "mlflow") and where:
-        return follow if "://" in where else f"{kind}{colon}{Path(where).absolute()}"
+    if kind == "tensorboard" and where:
+        return f"{kind}{colon}{Path(where).absolute()}"
     return str(Path(follow).absolute())
 
 
@@ -120,44 +114,6 @@ class TensorBoard:
             raise StoreError(f"Cannot write to {str(self.folder)!r}: {error_text(error)}.") from error
 
 
-class MLflow:
-    """A database of MLflow, an experiment for each suite; `where`: its file, or its address with `://`."""
-
-    def __init__(self, where: str) -> None:
-        self.where = where
-        self.runs: dict[str, str] = {}
-
-    def __call__(self, lines: Sequence[Line]) -> None:
-        """Add points. Raises `StoreError`."""
-        from mlflow.exceptions import MlflowException
-        from mlflow.tracking import MlflowClient
-
-        try:
-            if "://" not in self.where:
-                Path(self.where).parent.mkdir(parents=True, exist_ok=True)
-            client = MlflowClient(tracking_uri=self.where if "://" in self.where else f"sqlite:///{self.where}")
-            for line in lines:
-                if line["run"] not in self.runs:
-                    self.runs[line["run"]] = _begun(client, line)
-                run, when = self.runs[line["run"]], int(1000 * line["time"])
-                for stage, accuracy in line.get("accuracy", {}).items():
-                    client.log_metric(run, f"accuracy/{stage}", accuracy, when, line["round"])
-                client.log_metric(run, "seconds", line["seconds"], when, line["round"])
-                if line["round"] == line["rounds"]:
-                    client.set_terminated(self.runs.pop(line["run"]))
-        except (OSError, MlflowException) as error:
-            raise StoreError(f"MLflow cannot write to {self.where!r}: {str(error).splitlines()[0]}") from error
-
-
-def _begun(client: Any, line: Line) -> str:
-    """MLflow's name of a new run of its own for this run."""
-    name = str(line.get("suite", "pflbench"))
-    found = client.get_experiment_by_name(name)
-    experiment = found.experiment_id if found else client.create_experiment(name)
-    tags = {key: str(line[key]) for key in ("run", "method", "seed", "column", "row") if key in line}
-    return str(client.create_run(experiment, run_name=_name(line), tags=tags).info.run_id)
-
-
 def _name(line: Line) -> str:
     """A run's name for people, which is also a path."""
     if "suite" in line:
@@ -165,27 +121,19 @@ def _name(line: Line) -> str:
     return f"{line['method'].rpartition('/')[2]}, seed {line['seed']}, {line['run']}"
 
 
-def _need(package: str, extra: str) -> None:
-    if importlib.util.find_spec(package) is None:
-        raise UsageError(f"--follow {extra}: needs the package {package}: pip install 'pflbench[{extra}]'.")
-
-
 @dataclass
 class Follower:
-    """Tells of one group of runs."""
+    """Writes a line a round for each run of a group. A line that cannot be written costs a warning, no training."""
 
-    to: Destination
+    to: JSONLines | TensorBoard
     specs: Sequence[RunSpec]
     asked: Mapping[str, Mapping[str, object]]
     """By run id, where it stands in a table, see `running.task.Task`."""
     _began: float = field(default_factory=time.monotonic, init=False)
+    _failed: bool = field(default=False, init=False)
 
     def __call__(self, rounds: int, runs: Sequence[Run] = ()) -> None:
-        """After so many rounds; `runs`: as they stand, once their own training has begun.
-
-        Raises:
-            StoreError: It cannot be written.
-        """
+        """Write the lines of a round; `runs`: their scores, once their own training has begun."""
         lines = []
         for index, spec in enumerate(self.specs):
             asked = self.asked.get(spec.id, {})
@@ -202,7 +150,12 @@ class Follower:
             if runs and (scores := accuracies(runs[index], rounds)):
                 line["accuracy"] = scores
             lines.append(line)
-        self.to(lines)
+        try:
+            self.to(lines)
+        except StoreError as error:
+            if not self._failed:
+                warnings.warn(f"--follow lacks lines: {error} Training goes on.", stacklevel=2)
+            self._failed = True
 
 
 def accuracies(run: Run, rounds: int) -> dict[str, float]:

@@ -117,14 +117,12 @@ class Tuning:
         return "\n".join(lines)
 
     def _elsewhere(self, values: Mapping[str, Any]) -> list[str]:
-        """Comments on options or keys that say the same elsewhere."""
+        """Comment on options that set the same values."""
         search = self.search
         if search.guest:
             name = search.selected.info.reference.rpartition(":")[2]
             sets = (f"{'' if key.startswith(FINETUNE) else f'{name}.'}{key}={set_text(v)}" for key, v in values.items())
             return [f"# Or: {' '.join(f'--set {one}' for one in sets)}"]
-        if search.reading.read_as != "last":
-            return [f'# And in the suite: [tune.read] {self.target} = "{search.reading.read_as}"']
         return []
 
     def _found(self, best: int) -> list[str]:
@@ -250,7 +248,9 @@ def check_scored_rounds(searches: Collection[Search], store: Store, evaluate_eve
             stored = shelf.read(run)
             if stored is None or len(by_round(stored, search.reading)) < WINDOW:
                 few = f"the trials in column {search.column.id} are scored in {planned} of {count(run.rounds, 'round')}"
-                raise UsageError(f"--read last-10 needs {WINDOW} scored rounds, and {few}. {_advice(search, run)}")
+                raise UsageError(
+                    f"The last ten scored rounds choose for {search.name}, and {few}. {_advice(search, run)}"
+                )
 
 
 def _advice(search: Search, run: RunSpec) -> str:
@@ -258,7 +258,7 @@ def _advice(search: Search, run: RunSpec) -> str:
     if run.rounds >= WINDOW:
         return f"Write --evaluate-every {run.rounds // WINDOW} or less, or more --rounds."
     if search.rungs:
-        return f"Write --halving none, or rungs of at least {WINDOW} rounds, and --evaluate-every 1."
+        return f"Write rungs of at least {WINDOW} rounds into the suite's [tune], and --evaluate-every 1."
     return f"Write --rounds {WINDOW} or more, and --evaluate-every 1."
 
 

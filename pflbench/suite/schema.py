@@ -521,7 +521,7 @@ class Tune(TomlTable):
     points: dict[str, Annotated[list[Point], Field(min_length=2)]] = Field(default_factory=dict)
     """Trials one by one, in place of a grid."""
     reduced: dict[str, Annotated[list[str], Field(min_length=1)]] = Field(default_factory=dict)
-    """Keys of a method's grid that the cheap search varies."""
+    """Keys of a method's grid that `pflbench tune` varies; by default all."""
     halving: Annotated[str, AfterValidator(_halving)] | None = None
     """Rungs of successive halving, `"12@3,4@10"`: 12 trials for 3 rounds, the best 4 again for 10. Each row is then
     tuned for itself.

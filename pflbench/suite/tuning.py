@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 from typing_extensions import Unpack
 
 from pflbench.catalog import Info, MethodInfo, coerce, parse
-from pflbench.errors import UsageError, unknown
+from pflbench.errors import UsageError
 from pflbench.names import Places
 from pflbench.selection import EVERYTHING, Choices, Selection
 from pflbench.spec import RunSpec
 from pflbench.stages import Shown
-from pflbench.suite.cells import Expansion, ReadAs, Reading, TableColumn
+from pflbench.suite.cells import Expansion, Reading, TableColumn
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.layers import FINETUNE_OPTIONS, Override, candidates, check_distinct, parse_overrides
 from pflbench.suite.rows import SelectedRow, all_known, select_rows, suite_rows
-from pflbench.suite.schema import Rung, Tune, parse_halving
+from pflbench.suite.schema import Rung, parse_halving
 from pflbench.suite.strict import at
 from pflbench.suite.user_supplied import UserSupplied
 
@@ -30,13 +30,8 @@ Points = list[dict[str, Any]]
 """The values of each trial."""
 FINETUNE = "finetune."
 """Prefix of a grid's keys that are fine-tuning's, not the method's."""
-_GIVE = "Give one with --grid key=value,value"
 _PREFERRED: tuple[str, ...] = ("personalized", "global", "finetuned", "stored", "sampled", "local")
 """The stage of a row whose scores choose its values is the first of these that it has."""
-
-
-CHOOSING: tuple[ReadAs, ...] = ("last", "last-10")
-"""Readings that may choose: the best round is itself chosen on the scores that are compared."""
 
 
 class Trial(NamedTuple):
@@ -128,11 +123,8 @@ def searches(
     method: str,
     part: Selection = EVERYTHING,
     *,
-    full: bool = False,
     grid: Sequence[str] = (),
     seed: int | None = None,
-    halving: str | None = None,
-    read_as: ReadAs = "last",
     **choices: Unpack[Choices],
 ) -> list[Search]:
     """The searches for a method, one in each column.
@@ -142,18 +134,13 @@ def searches(
         method: A row's id, a method that has a single row, or `file.py:Class`.
         part: Columns instead of those that the suite tunes, seeds instead of those for tuning, profile, rounds,
             precision, and overrides: what these fix of the suite's grid is not varied.
-        full: All keys of the suite's grid, not only those of its reduced one.
-        grid: `key=value,value`, instead of the suite's grid.
+        grid: `key=value,value`, instead of the suite's grid. It is tried whole, without the suite's halving.
         seed: The one seed for tuning.
-        halving: As `parse_halving` takes it, instead of the suite's; empty: none.
-        read_as: Scored rounds that choose: `last`, or the mean over the last ten (`last-10`).
         **choices: Fields in place of those of `part`.
 
     Raises:
         UsageError: Something is unknown or does not fit, or a seed is one that the suite reports.
     """
-    if read_as not in CHOOSING:
-        raise unknown("reading", read_as, CHOOSING)
     part = part.but(**choices)
     document = suite.document(part.profile or "paper")
     tune = document.tune
@@ -167,17 +154,17 @@ def searches(
     if grid:
         points = _typed(grid, selected, document, fixed)
     elif points:
-        keys = [key for key in _keys(suite, tune, selected, name, list(points[0]), full) if key not in fixed]
+        keys = [key for key in tune.reduced.get(name, points[0]) if key not in fixed]
         points = _kept(points, keys, full=name in tune.grid)
     else:
-        raise UsageError(f"{suite.path} has no grid for {selected.info.name}. {_GIVE}.")
-    rungs = _rungs(tune.halving if halving is None else halving, len(points))
+        raise UsageError(f"{suite.path} has no grid for {selected.info.name}. Give one with --grid key=value,value.")
+    rungs = () if grid else _rungs(tune.halving, len(points))
     rows, methods = ((selected.row.id,), ()) if selected.place else ((), (method,))
     part = part.but(rows=rows, methods=methods, columns=columns, seeds=seeds)
     table = expand(suite, part, values=_values(selected, points[0]))
     found = (_search(suite, part.but(columns=[one.id]), selected, points, rungs, one.rounds) for one in table.columns)
     listed, apart = not grid and name in tune.points, tune.halving is not None
-    return [replace(one, reading=replace(one.reading, read_as=read_as), listed=listed, apart=apart) for one in found]
+    return [replace(one, listed=listed, apart=apart) for one in found]
 
 
 def _search(
@@ -196,7 +183,7 @@ def _search(
     return Search(
         column=shown.columns[0],
         selected=selected,
-        reading=cell.reading,
+        reading=replace(cell.reading, read_as=cell.tuned_by),
         trials=trials,
         places=shown.locations.get(cell.runs[0].id, {}),
         rungs=rungs,
@@ -275,16 +262,6 @@ def _typed(texts: Sequence[str], selected: SelectedRow, document: Document, fixe
             grid[key] = [parse(info, plain, value.strip()) for value in values.split(",")]
             check_distinct(grid[key])
     return _product(grid)
-
-
-def _keys(suite: Suite, tune: Tune, selected: SelectedRow, name: str, every: list[str], full: bool) -> list[str]:
-    """Keys that a search varies, of all that the suite has trials of; `name`: of the suite's grid or points."""
-    if full or name in tune.points or (tune.halving and name not in tune.reduced):
-        return every
-    if name not in tune.reduced:
-        method = selected.info.name
-        raise UsageError(f"{suite.path} has no reduced grid for {method}. {_GIVE}, or take all of it: --full.")
-    return tune.reduced[name]
 
 
 def _kept(points: Points, keys: Sequence[str], *, full: bool) -> Points:

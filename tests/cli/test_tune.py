@@ -20,6 +20,7 @@ columns = ["shards"]
 grid.fedavg = { lr = [0.05, 0.01], epochs = [1, 2] }
 reduced.fedavg = ["lr"]
 """
+WHOLE = TUNE.replace('reduced.fedavg = ["lr"]\n', "")
 SHORT = ("tune", "-s", "tuned.toml", "-m", "fedavg", "--rounds", "1")
 Stub = Callable[..., Search]
 
@@ -34,6 +35,12 @@ def tuned(folder: Path) -> Path:
 @pytest.fixture
 def results(folder: Path) -> Path:
     return folder / "results"
+
+
+@pytest.fixture
+def whole(tuned: Path) -> None:
+    """The suite tries its whole grid."""
+    tuned.write_text(SUITE + WHOLE)
 
 
 def toml(printed: str) -> str:
@@ -72,8 +79,9 @@ def _scores(stages: tuple[str, ...], stage: str, percent: float) -> list[Score]:
     ]
 
 
+@pytest.mark.usefixtures("whole")
 def test_trains_each_trial_once_and_chooses(cli, results: Path, monkeypatch) -> None:
-    first = cli(*SHORT, "--full")
+    first = cli(*SHORT)
     assert (first.code, first.err) == (0, "")
     assert first.out.startswith("4 runs: 0 done, 0 failed before, 4 to do.\n")
     order = re.findall(r"^\[\d/4\] shards lr=\S+ epochs=(\d) · fedavg · seed 41: ", first.out, re.MULTILINE)
@@ -87,10 +95,10 @@ def test_trains_each_trial_once_and_chooses(cli, results: Path, monkeypatch) -> 
     kept = stored(results)
 
     monkeypatch.setattr("pflbench.running.local.execute", None)  # cannot be called
-    again = cli(*SHORT, "--full")
+    again = cli(*SHORT)
     assert again.code == 0 and again.out.startswith("4 runs: 4 done, 0 failed before, 0 to do.\n")
     assert toml(again.out) == toml(first.out) and stored(results) == kept
-    quiet = cli(*SHORT, "--full", "--quiet")
+    quiet = cli(*SHORT, "--quiet")
     assert (quiet.code, quiet.out, quiet.err) == (0, toml(first.out), "")
 
 
@@ -103,11 +111,12 @@ def test_what_is_missing_is_trained_and_nothing_else(cli, results: Path) -> None
     assert {name: now for name, now in stored(results).items() if name in kept} == kept
 
 
+@pytest.mark.usefixtures("whole")
 def test_a_report_knows_nothing_of_trials(cli, results: Path) -> None:
     one = ("--column", "shards", "--seeds", "0", "--rounds", "1")
     cli("run", "-s", "tuned.toml", *one)
     before = [cli("report", "-s", "tuned.toml", "--rounds", "1", "--format", f).out for f in ("csv", "terminal")]
-    cli(*SHORT, "--full", "--set", "finetune.lr=0.1")
+    cli(*SHORT, "--set", "finetune.lr=0.1")
     assert len(stored(results)) == 6
     assert [
         cli("report", "-s", "tuned.toml", "--rounds", "1", "--format", f).out for f in ("csv", "terminal")
@@ -115,10 +124,10 @@ def test_a_report_knows_nothing_of_trials(cli, results: Path) -> None:
     assert "beside" not in cli("status", "-s", "tuned.toml", "--rounds", "1").out
 
 
-@pytest.mark.usefixtures("no_training")
+@pytest.mark.usefixtures("no_training", "whole")
 def test_the_best_after_the_last_round_wins(cli, there: Stub) -> None:
-    there(50.0, 70.0, 60.0, 40.0, full=True)
-    result = cli("tune", "-s", "tuned.toml", "-m", "fedavg", "--full")
+    there(50.0, 70.0, 60.0, 40.0)
+    result = cli("tune", "-s", "tuned.toml", "-m", "fedavg")
     assert (result.code, result.err) == (0, "")
     lines = [line.strip("│ ").split() for line in result.out.splitlines() if line.startswith("│")]
     assert [[part for part in line if part != "│"] for line in lines] == [
@@ -144,10 +153,10 @@ def test_of_equals_the_first_wins_and_of_stages_the_rows(cli, there: Stub) -> No
     assert "30.00 % (finetuned)" in finetuned.out and "lr = { value = 0.1," in finetuned.out
 
 
-@pytest.mark.usefixtures("no_training")
+@pytest.mark.usefixtures("no_training", "whole")
 def test_what_diverged_loses(cli, there: Stub) -> None:
-    there(None, 0.0, None, 0.0, full=True)
-    result = cli("tune", "-s", "tuned.toml", "-m", "fedavg", "--full")
+    there(None, 0.0, None, 0.0)
+    result = cli("tune", "-s", "tuned.toml", "-m", "fedavg")
     assert (result.code, result.err) == (0, "")
     assert (
         result.out.count("failed: diverged in round 1") == 2
@@ -214,9 +223,10 @@ def test_an_own_method_with_a_grid(cli, folder: Path) -> None:
     assert reference.endswith("mine.py:Foo")
 
 
+@pytest.mark.usefixtures("whole")
 def test_the_toml_goes_into_the_suite(cli, there: Stub, tuned: Path) -> None:
-    there(1.0, 2.0, 3.0, 9.0, full=True)
-    pasted = toml(cli("tune", "-s", "tuned.toml", "-m", "fedavg", "--full").out)
+    there(1.0, 2.0, 3.0, 9.0)
+    pasted = toml(cli("tune", "-s", "tuned.toml", "-m", "fedavg").out)
     head, tail = SUITE.split('[[column]]\nid = "dirichlet"')
     tuned.write_text(f'{head}{pasted}\n[[column]]\nid = "dirichlet"{tail}')
     found = {cell.column.id: cell for cell in expand(load("tuned.toml"), rows=["fedavg"]).cells}
@@ -244,7 +254,6 @@ def test_a_row_with_a_value_of_its_own_is_named(cli, there: Stub, tuned: Path) -
     [
         (("-s", "tuned.toml"), "Which method? Write --method ID"),
         (("-m", "fedavg"), "Which suite? Write --suite NAME."),
-        (("-s", "tuned.toml", "-m", "fedavg", "--full", "--grid", "lr=1"), "Either --full, which is the suite's grid"),
         (("-s", "tuned.toml", "-m", "fedavg", "--redo", "all"), "Unknown --redo 'all'"),
         (("-s", "tuned.toml", "-m", "fedavg", "--precision", "fp8"), "Unknown precision 'fp8'"),
         (("-s", "tuned.toml", "-m", "fedavg", "--seed", "1"), "Nothing is chosen on seed 1"),
@@ -288,11 +297,12 @@ def test_values_that_no_row_has_itself_are_the_methods(cli, there: Stub, folder:
     assert "\n[column.hyper.ditto]\nlr = { value = 0.2, " in out and "shards · near · seed 41" in out
 
 
-def test_the_last_ten_scored_rounds_may_choose(cli, results: Path) -> None:
-    """Of two curves the one that ends lower and is higher on the whole wins, and ids are those of the plain search."""
-    (plain,) = searches(load("tuned.toml"), "fedavg", rounds=12)
-    (search,) = searches(load("tuned.toml"), "fedavg", rounds=12, read_as="last-10")
-    assert [trial.run.id for trial in search.trials] == [trial.run.id for trial in plain.trials]
+READ = 'read.fedavg = "last-10"\n'
+
+
+def test_the_last_ten_scored_rounds_may_choose(cli, results: Path, tuned: Path) -> None:
+    """Of two curves the one that ends lower and is higher on the whole wins where the suite says so."""
+    (search,) = searches(load("tuned.toml"), "fedavg", rounds=12)
     for trial, (walk, end) in zip(search.trials, ((0.2, 0.9), (0.6, 0.5)), strict=True):
         scores = [
             Score("global", round, 0, -1, 0, 1, 0.0, end if round == 12 else walk if round > 2 else 1.0 - walk)
@@ -300,38 +310,38 @@ def test_the_last_ten_scored_rounds_may_choose(cli, results: Path) -> None:
         ]
         Store(results).write(RunResult(trial.run, tuple(scores), {"data_hash": "d", "evaluate_every": 1}))
     typed = ("tune", "-s", "tuned.toml", "-m", "fedavg", "--rounds", "12", "--evaluate-every", "1")
-    last, ten = cli(*typed), cli(*typed, "--read", "last-10")
+    last = cli(*typed)
+    tuned.write_text(SUITE + TUNE + READ)
+    ten = cli(*typed)
     assert "90.00 % (global)" in toml(last.out) and "lr = { value = 0.05" in toml(last.out)
     assert "59.00 % (global, last ten scored rounds)" in toml(ten.out) and "lr = { value = 0.01" in toml(ten.out)
-    assert '# And in the suite: [tune.read] fedavg = "last-10"\n' in ten.out
-    wrong = cli(*typed, "--read", "best")
-    assert wrong.code == 2 and "last-10" in wrong.err
 
 
 @pytest.mark.usefixtures("no_training")
 @pytest.mark.parametrize(
-    ("options", "scored", "advice"),
+    ("options", "more", "scored", "advice"),
     [
-        (("--rounds", "2"), "1 of 2 rounds", "Write --rounds 10 or more, and --evaluate-every 1."),
-        (("--rounds", "30"), "1 of 30 rounds", "Write --evaluate-every 3 or less, or more --rounds."),
-        (("--rounds", "30", "--evaluate-every", "7"), "5 of 30 rounds", "Write --evaluate-every 3 or less, or more"),
-        (("--rounds", "12", "--halving", "2@3,1@12"), "1 of 3 rounds", "Write --halving none, or rungs of at least"),
+        (("--rounds", "2"), "", "1 of 2 rounds", "Write --rounds 10 or more, and --evaluate-every 1."),
+        (("--rounds", "30"), "", "1 of 30 rounds", "Write --evaluate-every 3 or less, or more --rounds."),
+        (("--rounds", "30", "--evaluate-every", "7"), "", "5 of 30 rounds", "Write --evaluate-every 3 or less"),
+        (("--rounds", "12"), 'halving = "2@3,1@12"\n', "1 of 3 rounds", "Write rungs of at least 10 rounds"),
     ],
 )
-def test_fewer_than_ten_scored_rounds_are_refused(cli, options: tuple[str, ...], scored: str, advice: str) -> None:
-    found = cli("tune", "-s", "tuned.toml", "-m", "fedavg", "--read", "last-10", *options)
+def test_fewer_than_ten_scored_rounds_are_refused(
+    cli, tuned: Path, options: tuple[str, ...], more: str, scored: str, advice: str
+) -> None:
+    tuned.write_text(SUITE + TUNE + READ + more)
+    found = cli("tune", "-s", "tuned.toml", "-m", "fedavg", *options)
     assert found.code == 2 and "last ten scored rounds" not in found.out
-    assert (
-        f"--read last-10 needs 10 scored rounds, and the trials in column shards are scored in {scored}." in found.err
-    )
-    assert advice in found.err
+    assert f"and the trials in column shards are scored in {scored}." in found.err and advice in found.err
 
 
-@pytest.mark.parametrize("read", ["last", "last-10"])
-def test_progress_shows_the_score_that_chooses(cli, read: str) -> None:
-    many = ("--rounds", "10", "--evaluate-every", "1", "--read", read) if read == "last-10" else ("--rounds", "1")
+@pytest.mark.parametrize("read", ["", READ])
+def test_progress_shows_the_score_that_chooses(cli, tuned: Path, read: str) -> None:
+    tuned.write_text(SUITE + TUNE + read)
+    many = ("--rounds", "10", "--evaluate-every", "1") if read else ("--rounds", "1")
     out = cli("tune", "-s", "tuned.toml", "-m", "fedavg", "--grid", "lr=0.05,0.01", *many).out
     told = dict(re.findall(r"^\[\d/2\] shards lr=(\S+) · fedavg · seed 41: (\d+\.\d\d) % \(global", out, re.MULTILINE))
     table = dict(re.findall(r"│ (0\.0\d) +│ +(\d+\.\d\d) │", out))
     assert told == table and len(told) == 2
-    assert out.count("(global, last ten scored rounds) in ") == (2 if read == "last-10" else 0)
+    assert out.count("(global, last ten scored rounds) in ") == (2 if read else 0)

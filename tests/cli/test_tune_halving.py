@@ -107,11 +107,9 @@ def test_seeds_count_by_their_mean(cli, put: Put) -> None:
 
 @pytest.mark.usefixtures("no_training")
 def test_the_command_that_is_told_finds_the_same(cli, put: Put) -> None:
-    asked = {"grid": ["lr=0.05", "finetune.lr=0.1,0.2"], "halving": "2@1,1@2"}
-    for rung in (0, 1):
-        put(rung, (50, 50), (60, 60), **asked)  # type: ignore[arg-type]
-    options = [part for one in asked["grid"] for part in ("--grid", one)]
-    out = cli(*COMMAND, "-m", "fedavg-ft", *options, "--halving", "2@1,1@2").out
+    grid = ["lr=0.05", "finetune.lr=0.1,0.2"]
+    put(0, (50, 50), (60, 60), grid=grid)
+    out = cli(*COMMAND, "-m", "fedavg-ft", *(part for one in grid for part in ("--grid", one))).out
     (told,) = [line for line in out.splitlines() if line.startswith("# pflbench tune")]
     assert cli(*shlex.split(told.removeprefix("# pflbench "))).out == out
 
@@ -125,8 +123,7 @@ def test_a_lead_within_noise() -> None:
     assert "its noise is not known" in (within_noise(1.0, (2.0,), (1.0,), "clients") or "")
 
 
-def test_halving_off_and_wrong(cli) -> None:
-    whole = cli(*COMMAND, "--halving", "none", "--dry-run", "-m", "fedavg-ft")
-    assert "4 runs: 0 done, 0 failed before, 4 to do." in whole.out and "rounds" not in whole.out
-    assert cli(*COMMAND, "--halving", "4").err.startswith("Error: '4' is no list of rungs")
+def test_a_typed_grid_is_not_halved(cli) -> None:
+    whole = cli(*COMMAND, "--grid", "lr=0.1,0.2,0.3", "--dry-run", "-m", "fedavg-ft")
+    assert "3 runs: 0 done, 0 failed before, 3 to do." in whole.out and "rounds" not in whole.out
     assert cli(*COMMAND, "--grid", "lr=1,2").err.startswith("Error: Which method? A --grid is that of one")

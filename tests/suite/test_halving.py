@@ -58,16 +58,17 @@ def test_a_rung_has_no_more_rounds_than_the_table(tmp_path: Path) -> None:
 
 def test_the_command_line_has_the_last_word(tmp_path: Path) -> None:
     suite = load(write(tmp_path / "fair.toml", fair()))
-    (plain,) = searches(suite, "fedavg", halving="", seed=9)
+    (plain,) = searches(suite, "fedavg", seed=9, grid=["finetune.lr=0.1,0.2"])
     assert [[[r.seed for r in rung] for rung in t.rungs] for t in plain.trials] == [[[9]], [[9]]]
-    assert plain.trials[0].run.rounds == 3 and not plain.rungs
-    (several,) = searches(suite, "fedavg", halving="2@1,1@3", seeds=[7, 8], grid=["finetune.lr=0.1,0.2"])
+    assert plain.trials[0].run.rounds == 3 and not plain.rungs, "a typed grid is not halved"
+    assert plain.trials[1].values == {"finetune.lr": 0.2}
+    (several,) = searches(suite, "fedavg", seeds=[7, 8])
     assert [run.seed for run in several.trials[0].rungs[1]] == [7, 8]
-    assert several.trials[1].values == {"finetune.lr": 0.2}
     (left,) = searches(suite, "fedavg-ft", overrides=["finetune.lr=0.3"])
     assert [dict(trial.values) for trial in left.trials] == [{"lr": 0.1}, {"lr": 0.2}]
+    few = load(write(tmp_path / "few.toml", fair(halving="2@1")))
     with pytest.raises(UsageError, match="There are 3 trials, and halving begins with 2"):
-        searches(suite, "fedavg-ft", halving="2@1")
+        searches(few, "fedavg-ft")
 
 
 def test_the_rows_that_a_suite_tunes(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from pflbench.errors import UsageError
 from pflbench.suite.document import Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
-from pflbench.suite.tuning import Search, searches
+from pflbench.suite.rows import suite_rows
+from pflbench.suite.tuning import Search, searches, suites_points
 
 from .samples import raw, staged, write
 
@@ -63,10 +64,9 @@ def values(search: Search) -> list[tuple[Any, ...]]:
 
 
 def test_the_whole_grid_is_the_papers(table1: Suite) -> None:
-    sizes = {
-        method: len(searches(table1, method, columns=["fashion-mnist-100"], full=True)[0].trials) for method in FULL
-    }
-    assert sizes == FULL
+    document = table1.document()
+    rows = {selected.key: selected for selected in suite_rows(table1, document)}
+    assert {method: len(suites_points(table1, document, rows[method])[1]) for method in FULL} == FULL
 
 
 def test_the_reduced_search_varies_what_matters_most(table1: Suite) -> None:
@@ -85,8 +85,9 @@ def test_the_reduced_search_varies_what_matters_most(table1: Suite) -> None:
     assert [(h["lr"], h["batch"], h["epochs"]) for h in hyper[:2]] == [(0.01, 10, 5), (0.01, 50, 5)]
 
 
-def test_a_trial_is_the_tables_run_with_a_part_held_out(suite: Suite) -> None:
-    (search,) = searches(suite, "fedavg", full=True)
+def test_a_trial_is_the_tables_run_with_a_part_held_out(tmp_path: Path) -> None:
+    whole = suite = load(write(tmp_path / "whole.toml", tuned(reduced={})))
+    (search,) = searches(whole, "fedavg")
     assert (search.column.id, search.reading.stage, search.reading.steps, search.guest) == ("b", "global", None, False)
     assert list(search.grid) == ["lr", "epochs"]
     assert values(search) == [(lr, epochs) for lr in (0.1, 0.01) for epochs in (1, 3, 5)]
@@ -99,7 +100,7 @@ def test_a_trial_is_the_tables_run_with_a_part_held_out(suite: Suite) -> None:
 
 def test_options_reach_the_trials(suite: Suite) -> None:
     (search,) = searches(
-        suite, "fedavg-ft", columns=["a"], full=True, seed=7, rounds=2, precision="fp64", profile="smoke",
+        suite, "fedavg-ft", columns=["a"], seed=7, rounds=2, precision="fp64", profile="smoke",
         overrides=["fedavg.epochs=9", "finetune.steps=6"],
     )  # fmt: skip
     assert (search.column.id, search.reading.stage, search.reading.steps) == ("a", "finetuned", (5,))
@@ -176,8 +177,7 @@ def test_rows_that_leave_it_open(tmp_path: Path) -> None:
     ):
         with pytest.raises(UsageError, match=expected):
             searches(suite, "fedavg", **options)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match=r"has no reduced grid for fedavg\. .*, or take all of it: --full\."):
-        searches(suite, "plain", columns=["a"])
+    assert len(searches(suite, "plain", columns=["a"])[0].trials) == 6
     grid = load(write(tmp_path / "staged.toml", staged()))
     with pytest.raises(UsageError, match="nothing to tune: in row local each client chooses lr and batch for itself"):
         searches(grid, "local", columns=["a"])
@@ -231,8 +231,8 @@ def test_a_file_takes_the_search_over(tmp_path: Path) -> None:
         t.run for t in searches(load(str(tmp_path / "base.toml")), "fedavg", columns=["b"])[0].trials
     ]
     own = child | {"tune": {"columns": ["c"], "grid": {"fedavg": {"lr": [1.0, 2.0, 3.0]}}}}
-    (search,) = searches(load(write(tmp_path / "child.toml", own)), "fedavg", full=True)
-    assert (search.column.id, search.trials[0].run.seed, len(search.trials)) == ("c", 5, 9)
+    (search,) = searches(load(write(tmp_path / "child.toml", own)), "fedavg")
+    assert (search.column.id, search.trials[0].run.seed, len(search.trials)) == ("c", 5, 3)
 
 
 def test_a_row_may_have_a_grid_of_its_own(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_a_row_may_have_a_grid_of_its_own(tmp_path: Path) -> None:
     suite = load(write(tmp_path / "own.toml", table))
     (own,) = searches(suite, "fedavg-ft")
     assert [trial.values for trial in own.trials] == [{"lr": lr} for lr in (0.5, 0.25, 0.125)]
-    (method,) = searches(suite, "fedavg", full=True)
+    (method,) = searches(suite, "fedavg")
     assert len(method.trials) == 6
     # A suite that extends this one has the grids of the rows that it has.
     heirs = {
@@ -259,6 +259,13 @@ def test_a_row_may_have_a_grid_of_its_own(tmp_path: Path) -> None:
     write(tmp_path / "own.toml", table)
     heir = load(write(tmp_path / "heir.toml", heirs))
     assert set(heir.document().tune.grid) == {"fedavg"}
+
+
+def test_the_suite_says_which_scored_rounds_choose(tmp_path: Path) -> None:
+    suite = load(write(tmp_path / "tuned.toml", tuned(read={"fedavg": "last-10"})))
+    (ten,), (last,) = searches(suite, "fedavg"), searches(load(write(tmp_path / "last.toml", tuned())), "fedavg")
+    assert (ten.reading.read_as, last.reading.read_as) == ("last-10", "last")
+    assert [trial.run for trial in ten.trials] == [trial.run for trial in last.trials]
 
 
 def test_a_search_knows_how_its_table_averages_clients(tmp_path: Path) -> None:
