@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -44,10 +45,25 @@ def run(
     out = Console(quiet=True) if quiet else console()
     say_outcome(outcome, out, dry=dry_run)
     if dry_run:
+        if execution.executor == "slurm" and outcome.runnable:
+            _say_jobs(len(outcome.runnable), selection, execution, results)
         return 1 if outcome.problems else 0
     if outcome.names and (outcome.finished or not (outcome.runnable or outcome.problems)):
         out.print(f"The table: {command('report', selection.but(methods=None, overrides=None).options, results)}")
     return 0 if outcome.good else 1
+
+
+def _say_jobs(runs: int, selection: Selection, execution: Execution, results: Path) -> None:
+    """The Slurm jobs of a dry run, and the time of their runs."""
+    from pflbench.running import planning, slurm
+    from pflbench.suite.load import loaded
+
+    console().print(slurm.jobs_text(runs, execution))
+    root = data_root(execution.data_dir)
+    suites = loaded(selection.suites, execution.data_dir)
+    planned = planning.plan(suites, selection, results, root, measure=False, shard=execution.shard)
+    for table in planned.tables:
+        console().print(table.total)
 
 
 def say_outcome(outcome: Outcome, out: Console, *, dry: bool) -> None:
@@ -58,7 +74,7 @@ def say_outcome(outcome: Outcome, out: Console, *, dry: bool) -> None:
         return
     say_failures(outcome)
     if outcome.stopped:
-        errors().print("Stopped by SIGTERM. Runs under way have their checkpoint; the same command goes on from there.")
+        errors().print("Stopped by SIGTERM. The same command goes on from the last checkpoint of each run under way.")
         raise typer.Exit(STOPPED)
     if outcome.dones:
         out.print(outcome.summary)

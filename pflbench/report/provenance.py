@@ -10,12 +10,13 @@ import numpy as np
 
 from pflbench.package import __version__
 from pflbench.report.extra_rows import short_name
-from pflbench.report.text import grouped, ranges
+from pflbench.report.text import ranges
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
 from pflbench.store import Stored
 from pflbench.store.thin import KEPT
 from pflbench.suite.cells import Cell, Expansion
+from pflbench.units import seed_text
 
 _LONGEST = 120
 """Characters that are told of an error."""
@@ -79,18 +80,18 @@ def progress(cells: Iterable[Cell], used: Iterable[ShownRun]) -> str:
 
 
 def failures(used: Iterable[ShownRun]) -> list[str]:
-    """One line per distinct error, naming where it happened."""
-    failed = [
-        (u, (u.stored.failure.strip().splitlines() or ["no message"])[0]) for u in used if u.stored.failure is not None
-    ]
-    places = grouped(
-        (
-            said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…",
-            f"{u.row} × {u.setting}, seed {u.stored.spec.seed}",
-        )
-        for u, said in failed
-    )
-    return [f"Failed: {error} ({'; '.join(where)})" for error, where in places.items()]
+    """One line per distinct error, after the rows, settings and seeds that it ended."""
+    found: dict[str, dict[str, list[int]]] = {}
+    for one in used:
+        if one.stored.failure is not None:
+            error = (one.stored.failure.strip().splitlines() or ["no message"])[0]
+            shown = error if len(error) <= _LONGEST else f"{error[: _LONGEST - 1]}…"
+            found.setdefault(shown, {}).setdefault(f"{one.row} × {one.setting}", []).append(one.stored.spec.seed)
+    return [f"Failed: {'; '.join(_with_seeds(*place) for place in places.items())}: {e}" for e, places in found.items()]
+
+
+def _with_seeds(place: str, seeds: Sequence[int]) -> str:
+    return f"{place}, seed{'s' if len(seeds) > 1 else ''} {seed_text(seeds)}"
 
 
 def environments(done: Sequence[Stored]) -> str:

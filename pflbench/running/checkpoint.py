@@ -43,7 +43,7 @@ Clock = Callable[[], float]
 
 
 class Stopped(PflbenchError):
-    """Training ended on request; the checkpoint is written."""
+    """Training ended on request, after its checkpoint was tried: a warning says so if it was not written."""
 
 
 class Unusable(UserWarning):
@@ -103,7 +103,12 @@ class Checkpoints:
         rounds, now = simulation.rounds, self.clock()
         stop = stopping.end_requested()
         if stop or self.every.over(rounds - self._last[0], now - self._last[1]):
-            self._write(rounds, simulation)
+            if failure := self._write(rounds, simulation):
+                if stop:
+                    _warn(f"No checkpoint after round {rounds}: {failure}. The rounds since the one before are lost.")
+                elif not self._failed:
+                    _warn(f"No checkpoint after round {rounds}: {failure}. Training goes on.")
+                self._failed = True
             self._last = rounds, self.clock()
         if stop:
             raise Stopped(f"stopped after round {rounds}")
@@ -128,7 +133,8 @@ class Checkpoints:
             self._last = int(path.name), self._begun
             return
 
-    def _write(self, rounds: int, simulation: Simulation) -> None:
+    def _write(self, rounds: int, simulation: Simulation) -> str:
+        """Write a checkpoint. Returns why it could not be written; empty if it was."""
         final = self.folder / f"{rounds:08d}"
         temporary = self.folder / f".{rounds}.{uuid.uuid4().hex[:8]}.tmp"
         try:
@@ -149,13 +155,11 @@ class Checkpoints:
             finally:
                 shutil.rmtree(temporary, ignore_errors=True)
         except (OSError, SafetensorError, PflbenchError) as error:
-            if not self._failed:
-                _warn(f"No checkpoint after round {rounds}: {error_text(error)}. Training goes on.")
-            self._failed = True
-            return
+            return error_text(error)
         for path in self.folder.iterdir():
             if path != final:
                 shutil.rmtree(path, ignore_errors=True)
+        return ""
 
 
 def folder_of(results: Path, specs: Sequence[RunSpec]) -> Path:

@@ -32,7 +32,7 @@ from pflbench.running.local import Progress
 from pflbench.running.task import Done, Task, headline
 from pflbench.spec import RunSpec
 from pflbench.store.store import Store
-from pflbench.units import Interval, count
+from pflbench.units import Interval, count, duration
 
 JOBS = 8
 """Default number of jobs."""
@@ -175,12 +175,20 @@ def submit(work: training.Work, before: Mapping[str, Any], results: Path, execut
         raise UsageError(f"Slurm does not take the jobs: {str(error).strip().splitlines()[-1]}") from error
 
 
-def _executor(folder: Path, execution: Execution) -> Any:
-    """Submitit's executor, with the settings of these jobs. Raises `UsageError`."""
-    try:
-        import submitit
-    except ImportError as error:
-        raise UsageError("--executor slurm needs submitit: pip install 'pflbench[slurm]'.") from error
+def jobs_text(runs: int, execution: Execution) -> str:
+    """Number and size of the jobs that so many runs are submitted as, in a sentence. Raises `UsageError`."""
+    settings, slots = _settings(execution), execution.slots or JOBS
+    each = [
+        f"partition {execution.slurm_partition}" if execution.slurm_partition else "the default partition",
+        count(settings["cpus_per_task"], "core"),
+        *([count(settings["slurm_gpus_per_task"], "GPU")] if "slurm_gpus_per_task" in settings else []),
+        f"at most {duration(60 * settings['timeout_min'])}, then the next job goes on",
+    ]
+    return f"{count(min(slots, runs), 'Slurm job')} (--slots {slots}) for {count(runs, 'run')}: {', '.join(each)}."
+
+
+def _settings(execution: Execution) -> dict[str, Any]:
+    """Submitit's settings of these jobs. Raises `UsageError`."""
     settings: dict[str, Any] = {"name": "pflbench", "cpus_per_task": execution.jobs or 1, "timeout_min": MINUTES}
     settings |= {"slurm_signal_delay_s": 120}
     if execution.slurm_partition:
@@ -192,7 +200,16 @@ def _executor(folder: Path, execution: Execution) -> Any:
     numbers = {name: int(value) if value.isdecimal() else value for name, value in execution.slurm.items()}
     if isinstance(minutes := numbers.pop("time", MINUTES), str):
         raise UsageError(f"--slurm time={minutes}: write minutes, as time=240.")
-    settings |= {"timeout_min": minutes} | {f"slurm_{name}": value for name, value in numbers.items()}
+    return settings | {"timeout_min": minutes} | {f"slurm_{name}": value for name, value in numbers.items()}
+
+
+def _executor(folder: Path, execution: Execution) -> Any:
+    """Submitit's executor, with the settings of these jobs. Raises `UsageError`."""
+    try:
+        import submitit
+    except ImportError as error:
+        raise UsageError("--executor slurm needs submitit: pip install 'pflbench[slurm]'.") from error
+    settings = _settings(execution)
     if CLUSTER == "slurm" and shutil.which("srun") is None:
         raise UsageError(
             "--executor slurm: there is no Slurm on this machine (no srun). Run this on a node that submits jobs."
@@ -206,7 +223,7 @@ def _executor(folder: Path, execution: Execution) -> Any:
 
 
 def _in_job(execution: Execution) -> Execution:
-    """Execution of a job: that of a terminal which does not wait for others."""
+    """Execution of a job: that of a terminal which does not wait for others. The shard is taken before submitting."""
     return replace(
         execution,
         executor="local",
@@ -215,6 +232,7 @@ def _in_job(execution: Execution) -> Execution:
         slurm_partition=None,
         slurm={},
         wait=False,
+        shard=None,
         jobs=execution.jobs or (None if execution.gpus_per_task else 1),
         checkpoint_every=execution.checkpoint_every or CHECKPOINTS,
         follow=absolute(str(execution.follow)) if execution.follow else None,

@@ -158,7 +158,7 @@ def run_task(task: Task, env: Environment, on_round: OnRound | None = None, lane
     `lanes`: how many cores a single run may use now, for several of its clients at a time.
 
     If a group cannot be run as one, for one seed's partition or for want of memory, its runs are tried one by one.
-    Nothing is returned of runs that were stopped on request: their checkpoint is written. `on_round` hears first the
+    Nothing is returned of runs that were stopped on request. `on_round` hears first the
     round at which training begins, 0 or a checkpoint's, then those that it finishes.
     """
     started = time.perf_counter()

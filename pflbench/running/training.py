@@ -44,7 +44,7 @@ class Outcome(NamedTuple):
     names: Mapping[str, str]
     dones: Sequence[Done] = ()
     stopped: bool = False
-    """True if SIGTERM asked for an end; the runs under way have their checkpoint."""
+    """True if SIGTERM ended it; runs under way tried to write their checkpoint."""
     waited: bool = True
     """True if the runs that others train were waited for."""
 

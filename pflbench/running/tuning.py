@@ -196,7 +196,7 @@ def tuning_outcomes(
     for one in searches:
         row, own = one.selected.row.id, one.apart or any(key in one.row_values for key in one.grid)
         target = row if own and not one.guest and row not in methods else one.name
-        told = f"{command} -m {one.selected.key if one.guest else row} --column {one.column.id}" if one.rungs else ""
+        told = f"{command} -m {one.selected.key if one.guest else row} --column {one.column.id}" if one.apart else ""
         label = labels.get(row, one.selected.info.name)
         found.append(Tuning(one, label, target, _climbed(one, shelf), told if command else ""))
     return found

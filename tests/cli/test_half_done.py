@@ -50,9 +50,8 @@ def test_every_format_says_what_is_missing_what_diverged_and_the_command(
         failed = {line[lines[0].index("row")]: line[lines[0].index("failed")] for line in lines if "dirichlet" in line}
         assert failed == {"FedAvg": "0", "FedAvg-FT": "0", "Ditto": "1"}
     else:
-        assert f"Failed: {WHY} (Ditto × Dirichlet, seed 1)" in said.replace(
-            "(Ditto x", "(Ditto ×"
-        )  # a comment of LaTeX
+        # A comment of LaTeX has an x.
+        assert f"Failed: Ditto × Dirichlet, seed 1: {WHY}" in said.replace("Ditto x", "Ditto ×")
 
 
 def test_the_command_computes_just_these(cli, half: Path) -> None:

@@ -148,7 +148,7 @@ def test_divergence_is_stored_shown_left_alone_and_retried(cli, folder: Path) ->
     assert all(stored(folder / "results")[f"{id}.parquet"] == before[f"{id}.parquet"] for id in kept)
 
     report = cli("report", "-s", "tiny.toml", "--seeds", "0")
-    assert report.code == 0 and "Failed: diverged in round" in report.out
+    assert report.code == 0 and "Failed: FedAvg × Shards, seed 0: diverged in round" in " ".join(report.out.split())
     run = next(r for r in Store(folder / "results").list() if r.failure is not None)
     shown = cli("show", run.spec.id)
     assert shown.out.startswith(f"run {run.spec.id}: failed\nfailure: diverged")

@@ -117,7 +117,38 @@ def test_a_job_that_is_interrupted_goes_on_from_its_checkpoint(cli, folder: Path
     assert len(stored(folder / "jobs")) == 1 and not (folder / "jobs" / "checkpoints").exists()
 
 
-def test_where_no_slurm_is_the_script_is_named(cli, folder: Path, monkeypatch) -> None:
+def test_a_shard_is_taken_once(cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs train all runs of the shard, not a shard of them."""
+    texts: list[str] = []
+
+    class Executor:
+        def map_array(self, function, several):
+            texts.extend(several)
+            return []
+
+    monkeypatch.setattr(slurm, "_executor", lambda folder, execution: Executor())
+    monkeypatch.setattr(slurm.Jobs, "name", "7")
+    command = (*SHARDS, "-m", "fedavg", "-m", "ditto", "--seeds", "0", "--shard", "1/2")
+    assert cli(*command, "--executor", "slurm", "--no-wait").code == 0
+    slurm.drain(texts[0])
+    assert len(stored(folder / "results")) == 1
+    assert "1 run: 1 done" in cli(*command).out
+
+
+def test_a_dry_run_says_which_jobs_it_would_submit(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slurm, "submit", None)  # cannot be called
+    options = ("--executor", "slurm", "--slots", "3", "--slurm-partition", "gpu", "--gpus-per-task", "1")
+    result = cli(*SHARDS, "--dry-run", *options, "--slurm", "time=120")
+    assert result.code == 0
+    for text in ("3 Slurm jobs (--slots 3) for 4 runs", "partition gpu", "1 GPU", "at most 2.0 h", "4 runs to do"):
+        assert text in result.out
+    assert (
+        "1 Slurm job (--slots 8) for 1 run"
+        in cli(*SHARDS, "-m", "ditto", "--seeds", "0", "--dry-run", *options[:2]).out
+    )
+
+
+def test_where_no_slurm_is_that_is_said(cli, folder: Path, monkeypatch) -> None:
     monkeypatch.setattr(slurm, "CLUSTER", "slurm")
     monkeypatch.setattr("shutil.which", lambda name: None)
     result = cli(*SHARDS, "--executor", "slurm")

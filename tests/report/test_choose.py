@@ -140,7 +140,7 @@ def test_a_seed_needs_every_run(personal: Personal, store: Store, table: Expansi
     assert text(local(lay_out(table, store)), 1) == "55.0 (1/2)"
     store.write(replace(personal.result(missing), scores=(), failure="diverged"))
     assert text(local(lay_out(table, store)), 1) == "55.0 (1/2, 1 failed)"
-    assert lay_out(table, store).footer[0] == "Failed: diverged (Local × A 2 Clients, seed 1)"
+    assert lay_out(table, store).footer[0] == "Failed: Local × A 2 Clients, seed 1: diverged"
 
 
 def test_nothing_done_has_no_footnote(store: Store, table: Expansion) -> None:

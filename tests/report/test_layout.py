@@ -85,7 +85,7 @@ def test_failures_show(build: Build, store: Store) -> None:
     assert text(value(table, "fedavg"), 2) == "25.00 ± 5.00 (2/3, 1 failed)"
     assert (
         foot(table, "Failed:")
-        == "Failed: Diverged: nan (FedAvg × Digits Dir 0.3, seed 2; FedAvg-FT × Digits Dir 0.3, seed 2)"
+        == "Failed: FedAvg × Digits Dir 0.3, seed 2; FedAvg-FT × Digits Dir 0.3, seed 2: Diverged: nan"
     )
     assert foot(table, "Runs of the suite:") == "Runs of the suite: 5 of 6 done, 1 failed."
 

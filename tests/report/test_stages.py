@@ -150,7 +150,7 @@ def test_a_failure_is_named_once(personal: Personal, table: Expansion, store: St
     (store.runs / f"{run.id}.parquet").unlink()
     store.write(replace(personal.result(run), scores=(), failure="diverged"))
     shown = lay_out(table, store)
-    assert shown.footer[0] == "Failed: diverged (Ours × B 2 Clients, seed 0)"
+    assert shown.footer[0] == "Failed: Ours × B 2 Clients, seed 0: diverged"
     assert [text(cell, 1) for cell in shown.rows[2].cells[4:]] == ["70.0 (1/2, 1 failed)", "50.0 (1/2, 1 failed)"]
 
 

@@ -192,6 +192,22 @@ def test_a_full_disk_costs_the_checkpoint_only(place: Environment, monkeypatch: 
         assert [done.status for done in run_task(Task((spec(),)), place)] == ["done"]
 
 
+def test_a_stop_on_a_full_disk_claims_no_checkpoint(
+    place: Environment, stop: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    stop[:] = [2]
+    with pytest.warns(Unusable) as warned:
+        assert run_task(Task((spec(),)), place) == []
+    first, last = (str(one.message) for one in warned)
+    assert first.startswith("No checkpoint after round 1") and first.endswith("Training goes on.")
+    assert last.startswith("No checkpoint after round 2: No space left") and "goes on" not in last
+    assert folders(place, spec()) == []
+
+
 def test_states_of_many_clients_go_to_several_files(
     tmp_path: Path, place: Environment, stop: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,5 +259,5 @@ def test_sigterm_ends_after_the_round_with_75(tmp_path: Path, to_all: bool) -> N
         finally:
             process.kill()
     told = (tmp_path / "said").read_text()
-    assert "Stopped by SIGTERM. Runs under way have their checkpoint" in told
+    assert "Stopped by SIGTERM. The same command goes on" in told
     assert len(checkpoints(tmp_path)) == 2 and not list(tmp_path.glob("runs/*.parquet"))
