@@ -325,7 +325,7 @@ def rerun(
         **how: Fields of `Execution` that are other than in `execution`.
 
     Returns:
-        Both results; `good` says whether they are the same but for rounding, and its text how they compare.
+        Both results; `word` is the verdict, `good` is False for another result, and the text says how they compare.
 
     Raises:
         UsageError: There is no such run, or a file of one's own that it needs is not there.

@@ -23,11 +23,12 @@ def rerun(
     results: options.Results = options.DEFAULT_RESULTS,
     quiet: options.Quiet = False,
 ) -> int:
-    """Compute a stored run again from its spec and compare, writing nothing. 0: the same, but for rounding; else 1.
+    """Compute a stored run again from its spec and compare, writing nothing. 1: another result; else 0.
+
+    It prints the numbers that the run's table reads, stored and again. The same bits: every score is equal. Close: the
+    numbers differ by no more than the margin of verdicts, as rounding on another processor may do.
 
     A run's user-supplied code is imported from the folder --code alone, if it has the run's version.
-
-    The same but for rounding: at every moment scored, the mean over clients is within 0.1 points of the stored one.
     """
     from pflbench.cli.progress import Display
     from pflbench.report.stored import named

@@ -1,4 +1,4 @@
-"""One stored run computed again from its spec, and held against what is stored. Nothing of it is kept."""
+"""One stored run computed again from its spec, and compared with the stored one. Nothing of it is stored."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import contextlib
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Literal, NamedTuple
 
 from pflbench import names, trust
 from pflbench.catalog import describe, describe_options
 from pflbench.data.root import data_root
 from pflbench.errors import DataMissing, PflbenchError, UsageError
 from pflbench.names import Places
-from pflbench.result import CLOSE, RunResult, Score
+from pflbench.report.reading import average, scored
+from pflbench.report.verdict import margin
+from pflbench.result import RunResult, Score
 from pflbench.running import build, local
-from pflbench.running.again import Moment, apart, means
 from pflbench.running.datasets import DataCheck
 from pflbench.running.events import OnEvent, Training, unheard
 from pflbench.running.execution import Execution, check_on_device, choose_device
@@ -24,6 +26,7 @@ from pflbench.running.provenance import device_name
 from pflbench.running.task import Environment, Task
 from pflbench.spec import RunSpec
 from pflbench.store import Store, Stored
+from pflbench.suite.cells import Expansion, Reading, Reference
 from pflbench.suite.load import requested_table
 from pflbench.suite.user_supplied import UserSupplied
 from pflbench.units import count
@@ -32,12 +35,41 @@ _TOLD = ("commit", "pflbench", "torch", "torchvision", "numpy", "python", "devic
 """Entries of a run's provenance that are shown beside the outcome."""
 
 
+Word = Literal["the same bits", "close", "another result"]
+
+
+class CellPair(NamedTuple):
+    """Number of the run in a cell of a table, in percent, as stored and as computed again."""
+
+    cell: str
+    stored: float
+    again: float
+
+    @property
+    def margin(self) -> float:
+        """Points within which both are close, by the rule of verdicts."""
+        return margin(Reference(self.stored))
+
+    @property
+    def close(self) -> bool:
+        """True if both are within the margin."""
+        return abs(self.again - self.stored) <= self.margin
+
+    def __str__(self) -> str:
+        moved = f"{self.again - self.stored:+.2f}, margin ±{self.margin:.2f}"
+        return f"{self.cell}: stored {self.stored:.2f} %, again {self.again:.2f} % ({moved})."
+
+
 @dataclass(frozen=True)
 class Rerun:
-    """A run as it is stored, and as it was computed again. `str` says how they compare."""
+    """A run as it is stored, and as it was computed again. `str` says how they compare.
+
+    `readings`: by the name of a cell, how the table that requested the run reads it.
+    """
 
     stored: RunResult
     again: RunResult
+    readings: Mapping[str, Reading]
 
     @property
     def same(self) -> bool:
@@ -48,60 +80,64 @@ class Rerun:
         return alike and bool(shared or self.again.failure)
 
     @property
-    def good(self) -> bool:
-        """True if they are the same but for rounding: means over clients differ by at most 0.1 points."""
+    def word(self) -> Word:
+        """Verdict: the same bits, close (every cell's number moves within its margin), or another result."""
         if self.same:
-            return True
+            return "the same bits"
         finished = self.stored.failure is None and self.again.failure is None
-        return finished and self._same_data and bool(self._shared) and apart(self.stored, self.again) is None
+        return "close" if finished and self._same_data and all(one.close for one in self.cells) else "another result"
+
+    @property
+    def good(self) -> bool:
+        """True if it is not another result."""
+        return self.word != "another result"
 
     @property
     def _same_data(self) -> bool:
         before, now = (one.provenance.get("data_hash") for one in (self.stored, self.again))
         return before == now or None in (before, now)
 
-    @property
-    def _shared(self) -> Mapping[Moment, float]:
-        """By moment, by how many points the means over clients moved."""
-        before, now = means(self.stored), means(self.again)
-        return {moment: now[moment] - before[moment] for moment in before if moment in now}
+    @cached_property
+    def cells(self) -> list[CellPair]:
+        """The number of each cell that reads the run, stored and again. Raises `PflbenchError` for missing scores."""
+        return [
+            CellPair(cell, *(float(average(scored(one, how), how, one).mean()) for one in (self.stored, self.again)))
+            for cell, how in self.readings.items()
+        ]
 
     @property
-    def outcome(self) -> str:
-        """Comparison of both, in a sentence or two."""
-        if self.stored.failure is not None or self.again.failure is not None:
-            told = [one.failure or "finished" for one in (self.stored, self.again)]
-            return f"It failed again: {told[0]}" if self.same else f"Stored: {told[0]}. Made again: {told[1]}."
-        if not self._shared:
-            return "They were scored at no moment in common, so nothing can be compared."
+    def reason(self) -> str:
+        """Reason of the verdict, in a sentence."""
+        failures = [one.failure for one in (self.stored, self.again)]
+        if any(failures):
+            if self.same:
+                return f"It failed again: {failures[0]}"
+            return "Stored: {}. Again: {}.".format(*(one or "finished" for one in failures))
         if self.same:
-            return f"The same to the last bit: {count(len(_by_place(self.again)), 'score')}."
-        stage, round, step = worst = max(self._shared, key=lambda one: abs(self._shared[one]))
-        where = f"{stage}, after round {round}" + (f", step {step}" if step else "")
-        largest = f"the largest difference of a mean over clients is {self._shared[worst]:+.4f} points ({where})"
-        largest += (
-            f", of one client {self._of_one_client:.2f}" if self._of_one_client is not None else ", of other clients"
-        )
+            return f"All {count(len(_by_place(self.again)), 'score')} are equal."
         if not self._same_data:
-            return f"Its data are others than those of the stored run; {largest}."
+            return "Its data differ from those of the stored run."
         if self.good:
-            return f"The same but for rounding (means within {CLOSE:g} points): {largest}."
-        return f"Another result: {largest}."
-
-    @property
-    def _of_one_client(self) -> float | None:
-        """The largest difference of a client at a moment, in points; None where no client was scored both times."""
-        before, now = _by_place(self.stored), _by_place(self.again)
-        moved = (100 * abs(before[one].accuracy - now[one].accuracy) for one in before if one in now)
-        return max(moved, default=None)
+            return "Another processor or version rounds otherwise, and training amplifies rounding."
+        return "Rounding seldom moves a run by more than the margin: compare commits and versions below."
 
     def __str__(self) -> str:
-        lines = [f"Run {self.stored.spec.id}. {self.outcome}"]
+        lines = [f"Run {self.stored.spec.id}: {self.word}. {self.reason}"]
+        if self.stored.failure is None and self.again.failure is None:
+            lines += map(str, self.cells)
         for name, one in (("Stored:", self.stored), ("Again: ", self.again)):
             told = {key: str(one.provenance[key]) for key in _TOLD if one.provenance.get(key)}
             told["commit"] = told.get("commit", "unknown") + ("+" if one.provenance.get("dirty") else "")
             lines.append(f"{name} {', '.join(f'{key} {told[key]}' for key in _TOLD if key in told)}")
         return "\n".join(lines)
+
+
+def _readings(run: Stored, root: Path) -> dict[str, Reading]:
+    """Readings of a run by the table that requested it, by cell; of its last round where that table is gone."""
+    table = _requested(run, root)
+    cells = [cell for cell in table.cells if run.spec in cell.needed] if table else []
+    found = {f"{cell.row.title} × {cell.column.id} ({cell.stage})": cell.reading for cell in cells}
+    return found or {stage: Reading(stage) for stage in run.spec.scoring.stages}
 
 
 def _by_place(run: RunResult) -> dict[tuple[str, int, int, int], Score]:
@@ -142,7 +178,7 @@ def rerun(
         (done,) = local.execute([task], env, jobs=jobs, on_event=on_event)
         if done.status == "error":
             raise PflbenchError(f"Run {spec.id} cannot be made again: {done.message}")
-        return Rerun(result, Store(Path(folder)).read(spec.id))
+        return Rerun(result, Store(Path(folder)).read(spec.id), _readings(run, root))
 
 
 def own_places(run: Stored, root: Path, code: Path | None) -> Places:
@@ -153,8 +189,8 @@ def own_places(run: Stored, root: Path, code: Path | None) -> Places:
 
     Raises `UsageError` if something is missing, lies elsewhere, or has another version.
     """
-    spec = run.spec
-    found = {key: env for key, env in _of_suite(run, root).items() if "." in key}
+    spec, table = run.spec, _requested(run, root)
+    found = {key: env for key, env in (table.locations.get(spec.id, {}) if table else {}).items() if "." in key}
     for kind, name, version in _named(spec):
         if names.is_reference(name) and names.is_users(name):
             found[kind] = _user_code(spec, name, version, code)
@@ -213,11 +249,10 @@ def _check_installed(spec: RunSpec, kind: names.Kind, name: str, version: str | 
         )
 
 
-def _of_suite(run: Stored, root: Path) -> Mapping[str, Any]:
-    """Locations of user-supplied code and data in the suite that requested the run, if its file is here."""
+def _requested(run: Stored, root: Path) -> Expansion | None:
+    """The table of the suite that requested the run; None if its file is gone or has become another one."""
     asked = run.provenance.get("asked")
-    if not isinstance(asked, dict):
-        return {}
-    with contextlib.suppress(UsageError, KeyError):
-        return requested_table(asked, UserSupplied(root)).locations.get(run.spec.id, {})
-    return {}
+    if isinstance(asked, dict):
+        with contextlib.suppress(UsageError, KeyError):
+            return requested_table(asked, UserSupplied(root))
+    return None

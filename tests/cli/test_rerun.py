@@ -1,4 +1,4 @@
-"""`pflbench rerun`: the same to the last bit, the same but for rounding, another result, and what cannot be made."""
+"""`pflbench rerun`: the same bits, close, another result, and what cannot be made."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from cli_kit import method_file
 
 from pflbench.package import __version__
 from pflbench.result import Score
+from pflbench.running.again import means
 from pflbench.store import Store
 
 SHORT = ("-s", "tiny.toml", "--column", "shards", "-m", "fedavg", "--seeds", "0")
@@ -38,39 +39,61 @@ def test_the_same_to_the_last_bit_and_nothing_written(cli, folder: Path) -> None
     before = tree(folder)
     id = only(folder)
     result = cli("rerun", id[:8], "--quiet")
-    assert (result.code, result.err) == (0, "") and result.out.startswith(f"Run {id}. The same to the last bit: ")
-    stored, again = result.out.splitlines()[1:]
+    assert (result.code, result.err) == (0, "") and result.out.startswith(f"Run {id}: the same bits. ")
+    *_, stored, again = result.out.splitlines()
     assert stored.removeprefix("Stored: ") == again.removeprefix("Again:  ") and f"pflbench {__version__}" in again
     assert "commit" in stored and "device" in stored and tree(folder) == before
     moments = {score.round for score in Store(folder / "results").read(id).scores}
     assert moments == {1, 2} and f"{len(Store(folder / 'results').read(id).scores)} scores" in result.out
 
 
-@pytest.mark.parametrize(
-    ("points", "code", "said"), [(0.05, 0, "The same but for rounding"), (0.2, 1, "Another result")]
-)
-def test_means_may_differ_by_rounding(cli, folder: Path, points: float, code: int, said: str) -> None:
-    cli("run", *SHORT)
-    last = 2
+def moved(stage: str, points: float, step: int | None = None) -> Callable[[Score], Score]:
+    """Move the accuracies of a stage after the last round, at one step or all, within 0 and 1."""
 
     def more(score: Score) -> Score:
-        moved = points / 100 if score.stage == "global" and score.round == last else 0.0
-        return score._replace(accuracy=score.accuracy + moved)
+        hit = (score.stage, score.round) == (stage, 2) and step in (None, score.step)
+        return score._replace(accuracy=min(max(score.accuracy + points / 100, 0.0), 1.0)) if hit else score
 
-    change(folder, more)
+    return more
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "word"),
+    [
+        (moved("global", 1.0), 0, "close"),
+        (moved("global", 20.0), 1, "another result"),
+        (moved("finetuned", -20.0), 1, "another result"),
+        (moved("finetuned", 60.0, step=0), 0, "close"),
+    ],
+    ids=["close", "another result", "another result of another row", "a step that no table reads"],
+)
+def test_the_numbers_that_the_table_reads_decide(
+    cli, folder: Path, how: Callable[[Score], Score], code: int, word: str
+) -> None:
+    cli("run", *SHORT)
+    again = means(Store(folder / "results").read(only(folder)))["global", 2, 0]
+    change(folder, how)
+    stored = means(Store(folder / "results").read(only(folder)))["global", 2, 0]
     result = cli("rerun", only(folder), "-q")
-    assert result.code == code and said in result.out
-    assert (
-        f"of a mean over clients is {-points:+.4f} points (global, after round 2), of one client {points:.2f}"
-        in result.out
+    assert result.code == code and result.out.startswith(f"Run {only(folder)}: {word}. ")
+    line = (
+        f"FedAvg × shards (global): stored {stored:.2f} %, again {again:.2f} % ({again - stored:+.2f}, margin ±2.00)."
     )
+    assert line in result.out.splitlines() and "FedAvg-FT × shards (finetuned): stored " in result.out
+
+
+def test_a_run_whose_suite_is_gone_is_read_after_its_last_round(cli, folder: Path) -> None:
+    cli("run", *SHORT)
+    change(folder, moved("global", 20.0), asked={"suite": "gone", "profile": "paper"})
+    result = cli("rerun", only(folder), "-q")
+    assert result.code == 1 and "\nglobal: stored " in result.out and "\nfinetuned: stored " in result.out
 
 
 def test_other_data_are_another_run(cli, folder: Path) -> None:
     cli("run", *SHORT)
     change(folder, lambda score: score._replace(accuracy=score.accuracy + 1e-6), data_hash="other")
     result = cli("rerun", only(folder), "-q")
-    assert result.code == 1 and "Its data are others than those of the stored run" in result.out
+    assert result.code == 1 and "another result. Its data differ from those of the stored run" in result.out
 
 
 def test_a_failure_that_fails_again(cli, folder: Path) -> None:
@@ -85,7 +108,7 @@ def test_a_failure_that_is_one_no_more(cli, folder: Path) -> None:
     result = Store(folder / "results").read(only(folder))
     Store(folder / "other").write(replace(result, scores=(), failure="out of luck"))
     said = cli("rerun", result.spec.id, "-q", "-r", "other")
-    assert said.code == 1 and "Stored: out of luck. Made again: finished." in said.out
+    assert said.code == 1 and "Stored: out of luck. Again: finished." in said.out
 
 
 def test_a_method_of_ones_own(cli, folder: Path) -> None:
