@@ -19,7 +19,7 @@ from pflbench.errors import UsageError
 from pflbench.running.events import OnEvent, unheard
 from pflbench.running.execution import Execution
 from pflbench.selection import Choices, Selection, Wanted, selection
-from pflbench.store import ShownStore
+from pflbench.store import ShownStore, Store
 from pflbench.suite.expand import parts
 from pflbench.suite.load import available, loaded, read, required
 from pflbench.units import Shard, interval, parse_shard, size
@@ -93,6 +93,7 @@ def plan(
     data_dir: Where | None = None,
     measure: bool = True,
     shard: str | Shard | None = None,
+    fresh: bool = False,
     on_event: OnEvent | None = None,
 ) -> Plan:
     """Cost of training the missing runs of a selection, and all that `run` would count. Nothing is trained.
@@ -103,6 +104,7 @@ def plan(
         data_dir: Where the datasets are, if not in the data root.
         measure: Whether to measure for seconds how fast this machine is, where a run's time is unknown.
         shard: Only this part of the runs, as "1/3".
+        fresh: Plan also runs that came with pflbench.
         on_event: Hears what is about to be measured; `print` prints it.
 
     Returns:
@@ -116,7 +118,7 @@ def plan(
 
     suites, root = loaded(part.suites, data_dir), data_root(data_dir)
     mine, heard = parse_shard(shard) if isinstance(shard, str) else shard, on_event or unheard
-    return planning.plan(suites, part, Path(results), root, measure=measure, on_event=heard, shard=mine)
+    return planning.plan(suites, part, Path(results), root, measure=measure, on_event=heard, shard=mine, fresh=fresh)
 
 
 def run(
@@ -160,7 +162,7 @@ def table(
     read: ReadAs = "last",
     versus: str | None = None,
     fairness: bool = False,
-    packaged: bool = True,
+    fresh: bool = False,
     data_dir: Where | None = None,
 ) -> FinishedTable:
     """The table of a suite under a profile, from the stored runs alone, as the paper prints it.
@@ -173,7 +175,7 @@ def table(
         versus: The row, or a method that one row shows, that all others are held against, paired seed by seed.
         fairness: Whether it also says how each number is spread over clients (the worst tenth, the deviation, the
             clients with the fewest images, training against held-out clients).
-        packaged: Whether the reference runs that came with pflbench are read, too, where the folder lacks them.
+        fresh: Leave out the runs that came with pflbench.
         data_dir: Where the datasets are, if not in the data root.
 
     Raises:
@@ -184,7 +186,7 @@ def table(
 
     if len(required(part.suites)) > 1:
         raise UsageError(f"One table at a time, not {' and '.join(part.suites)}.")
-    store = ShownStore(Path(results), packaged=packaged)
+    store = ShownStore(Path(results), fresh=fresh)
     own, whole = readable(store, data_dir), part.but(profile=part.profile or "paper")
     how: dict[str, Any] = {"read_as": read, "versus": versus}
     (table,) = reported(whole, store, own, over_clients=fairness, **how).tables
@@ -201,13 +203,12 @@ def table(
     return FinishedTable(table, page)
 
 
-def scores(part: Selection | None = None, results: Where = "results", *, packaged: bool = False) -> pd.DataFrame:
+def scores(part: Selection | None = None, results: Where = "results") -> pd.DataFrame:
     """The scores of finished runs as one long table: a line per run, stage, round, fine-tuning step and client.
 
     Args:
         part: Which runs; None: all that are stored.
         results: The results folder.
-        packaged: Whether the reference runs that came with pflbench are read, too.
 
     Raises:
         UsageError: Something is unknown, or no finished run is what is asked for.
@@ -217,7 +218,7 @@ def scores(part: Selection | None = None, results: Where = "results", *, package
     from pflbench.report.scores import score_tables as tables
 
     wanted = Wanted(**vars(part or Selection()))
-    store = ShownStore(Path(results), packaged=packaged)
+    store = ShownStore(Path(results))
     frame: pd.DataFrame = pa.concat_tables(tables(store, wanted)).to_pandas(use_threads=False)
     return frame
 
@@ -230,7 +231,6 @@ def explain(
     *,
     stage: str | None = None,
     data: bool = True,
-    packaged: bool = True,
     data_dir: Where | None = None,
     **choices: Unpack[Choices],
 ) -> Explained:
@@ -243,7 +243,6 @@ def explain(
         results: The results folder.
         stage: Where the row is shown at several stages, which.
         data: Whether to build the federation from its dataset to describe it.
-        packaged: Whether the reference runs that came with pflbench are read, too, where the folder lacks them.
         data_dir: Where the datasets are, if not in the data root.
         **choices: Profile, rounds, seeds and overrides.
 
@@ -254,7 +253,7 @@ def explain(
     from pflbench.running.federations import summarize_federation
 
     root = data_root(data_dir) if data else None
-    store = ShownStore(Path(results), packaged=packaged)
+    store = ShownStore(Path(results))
     return Explained(
         explain_cell(suite, row, column, store, selection(**choices), stage=stage, root=root, look=summarize_federation)
     )
@@ -264,7 +263,6 @@ def claims(
     *which: str,
     results: Where = "results",
     profile: str = "paper",
-    packaged: bool = True,
     data_dir: Where | None = None,
 ) -> Claims:
     """Decide the papers' claims from stored runs.
@@ -273,7 +271,6 @@ def claims(
         which: Papers ("cafeme", "fedec", "pfedvem", "pfllib"), ids of claims, or `.toml` files; none: every paper.
         results: The results folder.
         profile: Profile of the runs; one other than "paper" decides nothing about the paper.
-        packaged: Count the runs that came with pflbench, too.
         data_dir: Where the datasets are, if not in the data root.
 
     Raises:
@@ -282,7 +279,7 @@ def claims(
     from pflbench.report.claims import judged
     from pflbench.report.reading import readable
 
-    store = ShownStore(Path(results), packaged=packaged)
+    store = ShownStore(Path(results))
     return Claims(judged(which, store, readable(store, data_dir), profile))
 
 
@@ -309,7 +306,6 @@ def rerun(
     *,
     code: Where | None = None,
     execution: Execution | None = None,
-    packaged: bool = True,
     on_event: OnEvent | None = None,
     **how: Any,
 ) -> Rerun:
@@ -320,7 +316,6 @@ def rerun(
         results: The results folder.
         code: The folder of the user-supplied code that the run may import. Default: it may import none.
         execution: Where and how to train.
-        packaged: Whether it may be one of the reference runs that came with pflbench.
         on_event: Hears what happens; `print` prints it.
         **how: Fields of `Execution` that are other than in `execution`.
 
@@ -334,7 +329,7 @@ def rerun(
     from pflbench.report.stored import named
     from pflbench.running import rerunning
 
-    store = ShownStore(Path(results), packaged=packaged)
+    store = ShownStore(Path(results))
     (stored,) = named(store, [run])
     execution = _execution(execution or Execution(), how)
     folder = None if code is None else Path(code)
@@ -362,7 +357,7 @@ def load_models(
     from pflbench.report.stored import named
     from pflbench.running import models, rerunning
 
-    (stored,) = named(ShownStore(Path(results), packaged=False), [run])
+    (stored,) = named(Store(Path(results), mends=False), [run])
     own = partial(rerunning.own_places, stored, data_root(data_dir), None if code is None else Path(code))
     return models.read(stored, Path(results), own)
 

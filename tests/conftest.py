@@ -81,10 +81,10 @@ def nothing_granted() -> None:
 
 
 @pytest.fixture(autouse=True)
-def nothing_packaged(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reference runs that an installed pflbench holds are in no test's tables; `test_packaged` has some of its own."""
-    nowhere = tmp_path_factory.getbasetemp() / "nothing-packaged"
-    monkeypatch.setattr("pflbench.store.shown.packaged_folder", lambda: nowhere)
+def nothing_shipped(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reference runs that came with pflbench are in no test's tables; `test_shipped` has some of its own."""
+    nowhere = tmp_path_factory.getbasetemp() / "nothing-shipped"
+    monkeypatch.setattr("pflbench.store.shipped.shipped_folder", lambda: nowhere)
 
 
 @pytest.fixture(scope="session")

@@ -36,7 +36,6 @@ def start(*arguments: str, cwd: Path) -> tuple[int, str]:
 def run_light(program: str, *arguments: str, cwd: Path) -> str:
     """What a Python program prints, its errors last, that finds this pflbench and none of the user's settings."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PFLBENCH_")}
-    environment["PFLBENCH_PACKAGED"] = "0"
     environment["PYTHONPATH"] = str(Path(__file__).parents[1])
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],

@@ -39,7 +39,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_wheel_holds_what_tables_read_of_the_reference_runs_and_is_small(wheel: Path, tmp_path: Path) -> None:
-    assert wheel.stat().st_size < MOST, "the packaged runs need leave out more (pflbench/store/thin.py)"
+    assert wheel.stat().st_size < MOST, "the shipped runs need leave out more (pflbench/store/thin.py)"
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
     assert (tmp_path / "pflbench" / "CITATION.cff").read_bytes() == (ROOT / "CITATION.cff").read_bytes()
@@ -81,7 +81,7 @@ def test_an_installed_wheel_shows_its_tables_where_nothing_was_trained(wheel: Pa
     code, said = call("report", "-s", "cafeme-table1", "--profile", "quick")
     assert code == 0 and "CAFeMe" in said and "Packaged reference runs" in said
     assert call("report")[0] == 0
-    code, said = call("report", "-s", "cafeme-table1", "--profile", "quick", "--no-packaged")
+    code, said = call("report", "-s", "cafeme-table1", "--profile", "quick", "--fresh")
     assert code == 2 or "0 of" in said
     code, said = call("run", "-s", "cafeme-table1", "--profile", "smoke", "--seeds", "0", "--dry-run")
     assert code == 0 and ": 0 done" in said

@@ -27,7 +27,6 @@ def claims(
         option("--format", help="terminal, markdown, or csv (a line per claim). Default: by the suffix of -o."),
     ] = None,
     output: Annotated[Path | None, option("--output", "-o", help="Write to this file.")] = None,
-    packaged: options.Packaged = True,
     results: options.Results = options.DEFAULT_RESULTS,
     data_dir: options.DataDir = None,
 ) -> int:
@@ -43,7 +42,7 @@ def claims(
     from pflbench.store.shown import ShownStore
 
     format = common.format_of(format_, output, FORMATS)
-    store = ShownStore(results, packaged=packaged)
+    store = ShownStore(results)
     own = readable(store, data_dir)
     found = judged(which or [], store, own, profile)
     detailed = full or any(one not in found and not one.endswith(".toml") for one in which or [])

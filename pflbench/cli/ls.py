@@ -13,7 +13,7 @@ from pflbench.cli.common import console
 from pflbench.cli.options import WANTED, asking, option
 from pflbench.errors import UsageError, unknown
 from pflbench.selection import Selection, Wanted
-from pflbench.store import ShownStore, Stored
+from pflbench.store import ShownStore, Store, Stored
 
 if TYPE_CHECKING:
     from pflbench.catalog import FieldInfo
@@ -80,7 +80,7 @@ def _runs(wanted: Wanted, format: str, results: Path) -> int:
     from pflbench.report.stored import Listed, list_runs, select_runs
     from pflbench.report.text import in_csv
 
-    store = ShownStore(results, packaged=False)
+    store = Store(results, mends=False)
     found = list_runs([one.run for one in select_runs(store, wanted)], store)
     if format == "csv":
         common.put("".join(f"{in_csv(line)}\n" for line in (Listed._fields, *found)))
@@ -153,13 +153,14 @@ def status(
     from pflbench.report.tables import elsewhere, every_profile, with_results
     from pflbench.store.requests import requests_of
 
-    store = ShownStore(results, packaged=False)
+    store = ShownStore(results)
     stored, asked = {run.spec.id: run for run in store.list()}, requests_of(store)
     own = readable(store, data_dir)
     tables = with_results(selection, store, own)
     named = {run.id for table in tables for run in table.runs}
-    for table in tables:
-        _say(table, stored, [id for id in stored if id not in named and _beside(table, stored[id], asked)], own)
+    found = [(t, [id for id in stored if id not in named and _beside(t, stored[id], asked)]) for t in tables]
+    for table, beside in sorted(found, key=lambda one: not _has_own(*one, stored)):
+        _say(table, stored, beside, own)
     tables = tables or every_profile(selection, store, own)
     other = elsewhere(tables, store)
     if not stored:
@@ -174,6 +175,12 @@ def _beside(table: Expansion, run: Stored, asked: Requests) -> bool:
     if run.spec.id in asked:
         return (table.suite, table.profile) in asked[run.spec.id]
     return run.spec.setting() in table.settings
+
+
+def _has_own(table: Expansion, beside: list[str], stored: dict[str, Stored]) -> bool:
+    """True if the user trained a run of a table: it goes before those whose runs came with pflbench."""
+    runs = (stored.get(id) for id in [*(run.id for run in table.runs), *beside])
+    return any(run is not None and not run.shipped for run in runs)
 
 
 def _say(table: Expansion, stored: dict[str, Stored], beside: list[str], found: UserSupplied) -> None:
@@ -196,4 +203,6 @@ def _say(table: Expansion, stored: dict[str, Stored], beside: list[str], found: 
 
 def _count(ids: list[str], stored: dict[str, Stored]) -> str:
     states = Counter("missing" if id not in stored else "failed" if stored[id].failure else "done" for id in ids)
-    return ", ".join(f"{states[state]} {state}" for state in ("done", "failed", "missing"))
+    shipped = sum(stored[id].shipped for id in ids if id in stored)
+    came = f" ({shipped} came with pflbench)" if shipped else ""
+    return f"{states['done']} done{came}, {states['failed']} failed, {states['missing']} missing"

@@ -32,10 +32,7 @@ def _finite(value: Any) -> Any:
 
 
 Results = Annotated[Path, option("--results", "-r", metavar="FOLDER", help="Folder of the results.")]
-Packaged = Annotated[
-    bool,
-    option("--packaged/--no-packaged", help="Read also the reference runs that came with pflbench, below one's own."),
-]
+Fresh = Annotated[bool, option("--fresh", help="Leave out the runs that came with pflbench.")]
 DataDir = Annotated[
     Path | None, option("--data-dir", metavar="FOLDER", help="Folder of the datasets (~/.cache/pflbench/data).")
 ]
@@ -97,6 +94,7 @@ EXECUTION = {
     "deterministic": _asked(
         bool, "--deterministic", help="Bitwise reproducible algorithms; slower on a GPU.", default=False
     ),
+    "fresh": _asked(bool, "--fresh", help="Train also what came with pflbench as a finished run.", default=False),
     "redo": _asked(str, "--redo", help="missing (default), failed (these too), or always.", default="missing"),
     "data_dir": Asked(DataDir),
     "unchecked": _asked(

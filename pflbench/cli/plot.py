@@ -93,7 +93,6 @@ def plot(
         Path | None,
         option("--output", "-o", help="File to write (required): .png, .pdf, .svg; .csv has the numbers."),
     ] = None,
-    packaged: options.Packaged = True,
     results: options.Results = options.DEFAULT_RESULTS,
     data_dir: options.DataDir = None,
 ) -> int:
@@ -114,7 +113,7 @@ def plot(
     _check(
         asked, {"--against": ("--curve", against), "--metric": ("--curve", metric), "--kind": ("--per-client", kind)}
     )
-    store = ShownStore(results, packaged=packaged)
+    store = ShownStore(results)
     if any(asked.values()):
 
         def draw(table: Expansion, shelf: Shelf) -> Drawing:

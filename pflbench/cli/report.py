@@ -80,8 +80,7 @@ def report(
     caption: Annotated[
         str | None, option("--caption", help="With --format latex: the caption, instead of title and seeds.")
     ] = None,
-    fresh: Annotated[bool, option("--fresh", help="Leave packed runs out, as those of other people.")] = False,
-    packaged: options.Packaged = True,
+    fresh: options.Fresh = False,
     output: Annotated[Path | None, option("--output", "-o", help="Write to this file instead.")] = None,
     results: options.Results = options.DEFAULT_RESULTS,
     data_dir: options.DataDir = None,
@@ -102,7 +101,7 @@ def report(
     format = common.format_of(format_, output, FORMATS)
     if format != "latex" and caption is not None:
         raise UsageError("--caption is of LaTeX: add --format latex, or -o table.tex.")
-    store = ShownStore(results, packed=not fresh, packaged=packaged and not fresh)
+    store = ShownStore(results, fresh=fresh)
     own = readable(store, data_dir)
     read_as: ReadAs = read  # type: ignore[assignment]  # checked where it is used
     if format == "html":
@@ -157,7 +156,6 @@ def explain(
             help="Add values with their sources, trials, departures, the federation and the runs.",
         ),
     ] = False,
-    packaged: options.Packaged = True,
     results: options.Results = options.DEFAULT_RESULTS,
     data_dir: options.DataDir = None,
 ) -> int:
@@ -167,7 +165,7 @@ def explain(
     from pflbench.report.screen import terminal_width
     from pflbench.running.federations import summarize_federation
 
-    store, root = ShownStore(results, packaged=packaged), data_root(data_dir) if data else None
+    store, root = ShownStore(results), data_root(data_dir) if data else None
     found = explain_cell(suite, row, column, store, selection, stage=stage, root=root, look=summarize_federation)
     width = min(WIDEST, terminal_width())
     common.put(explanation_text(found, width, full=full))

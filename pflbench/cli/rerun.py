@@ -19,7 +19,6 @@ def rerun(
     run: Annotated[str, typer.Argument(help="A run's id, or enough of its beginning.")],
     execution: Execution,
     code: Annotated[Path | None, option("--code", help="The folder of user-supplied code that it may import.")] = None,
-    packaged: options.Packaged = True,
     results: options.Results = options.DEFAULT_RESULTS,
     quiet: options.Quiet = False,
 ) -> int:
@@ -34,7 +33,7 @@ def rerun(
     from pflbench.report.stored import named
     from pflbench.running.rerunning import rerun as again
 
-    store = ShownStore(results, packaged=packaged)
+    store = ShownStore(results)
     (stored,) = named(store, [run])
     result = store.read(stored.spec.id)
     with Display(quiet) as display:

@@ -99,6 +99,7 @@ def plan(
         ),
     ] = True,
     shard: options.ShardText = None,
+    fresh: options.Fresh = False,
 ) -> int:
     """Say what `pflbench run` would do for this part of a suite: runs, what is done, time, disk. Trains nothing.
 
@@ -113,7 +114,8 @@ def plan(
 
     part = parse_shard(shard) if shard else None
     suites = loaded(selection.suites, data_dir)
-    made = plan(suites, selection, results, data_root(data_dir), measure=measure, on_event=_say_measuring, shard=part)
+    root = data_root(data_dir)
+    made = plan(suites, selection, results, root, measure=measure, on_event=_say_measuring, shard=part, fresh=fresh)
     for text in (*made.remarks, *made.tables):
         console().print(text)
     for lack in made.lacks:

@@ -21,13 +21,12 @@ from pflbench.units import count
 
 def show(
     run: Annotated[str, typer.Argument(help="A run's id, or enough of its beginning.")],
-    packaged: options.Packaged = True,
     results: options.Results = options.DEFAULT_RESULTS,
 ) -> int:
     """Print a run's spec, where it came from, and its scores and metrics."""
     from pflbench.report.stored import named
 
-    store = ShownStore(results, packaged=packaged)
+    store = ShownStore(results)
     (stored,) = named(store, [run])
     result = store.read(stored.spec.id)
     out = console().print
@@ -60,7 +59,6 @@ def scores(
     output: Annotated[
         Path | None, option("--output", "-o", help="A .csv or .parquet file (default: CSV, here).")
     ] = None,
-    packaged: options.Packaged = False,
     results: options.Results = options.DEFAULT_RESULTS,
 ) -> int:
     """Write the scores of finished runs as one table: a line per run, stage, round, fine-tuning step and client.
@@ -76,7 +74,7 @@ def scores(
     from pflbench.report.text import ranges
 
     common.check_output(output, "scores.csv")
-    wanted, store = replace(wanted, trials=trials), ShownStore(results, packaged=packaged)
+    wanted, store = replace(wanted, trials=trials), ShownStore(results)
     tables = score_tables(store, wanted)
     if output is None:
         write_open(tables, sys.stdout.buffer)
@@ -98,13 +96,15 @@ def rm(
     """Remove stored runs, by their ids or by what they are, wherever they lie; those in packs too. Asks before.
 
     With --suite: the runs of its tables, also those of your own methods. `pflbench ls runs` with the same options lists
-    what would be removed.
+    what would be removed. Runs that came with pflbench stay.
     """
     from pflbench.report.stored import list_runs, to_remove
     from pflbench.store.removal import remove
 
     store = Store(results)
-    found = to_remove(store, runs or (), wanted)
+    found = [run for run in to_remove(store, runs or (), wanted) if not run.shipped]
+    if not found:
+        raise UsageError("These runs came with pflbench and stay: only runs that you trained are removed.")
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError(f"{count(len(found), 'run')} would be removed: say so with --yes.")
@@ -134,7 +134,7 @@ def pack(
     from pflbench.report.stored import named
     from pflbench.store.packing import pack
 
-    store, ids = Store(results), None
+    store, ids = Store(results, fresh=True), None
     if selection != EVERYTHING:
         if runs:
             raise UsageError("Name the runs to pack, or a --suite and its columns, not both.")

@@ -21,7 +21,7 @@ from pflbench.report.tables import with_results
 from pflbench.report.text import ranges
 from pflbench.result import CLOSE
 from pflbench.selection import Selection
-from pflbench.store import ShownStore, Store, shown
+from pflbench.store import ShownStore, Store, shipped
 from pflbench.store.requests import requests_of
 from pflbench.suite.cells import Cell, Expansion
 from pflbench.suite.expand import expand
@@ -392,18 +392,18 @@ PACKAGED = "packaged"
 _PARTS = ("runs", "packs")
 
 
-def open_results(name: str) -> ShownStore:
+def open_results(name: str) -> Store:
     """The runs of a results folder, or of `packaged`.
 
     Raises:
         UsageError: There is no such folder, or it has no results.
     """
     if name == PACKAGED:
-        if not shown.packaged_folder().is_dir():
+        if not shipped.shipped_folder().is_dir():
             raise UsageError("No reference runs came with this pflbench: name a results folder.")
-        return ShownStore(shown.packaged_folder())  # which holds no runs of its own
+        return ShownStore(shipped.shipped_folder())  # which holds no runs of its own
     root = Path(name)
     if not any((root / part).is_dir() for part in _PARTS):
         what = "is no results folder: it has neither runs nor packs" if root.is_dir() else "is no folder"
         raise UsageError(f"{name!r} {what}. Write two results folders, or `packaged` for one of them.")
-    return ShownStore(root, packaged=False)
+    return Store(root, mends=False)

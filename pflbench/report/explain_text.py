@@ -173,7 +173,7 @@ def _runs(of: Explanation) -> list[Passage]:
             ids = f"{len(rans)} runs, {held_out} of them without the images that the choice is made on: {ids}"
         made = dict.fromkeys(
             f"commit {commit(ran) or 'unknown'} on {ran.provenance.get('device') or 'unknown'}"
-            f"{', packaged' if ran.packaged else ''}"
+            f"{', came with pflbench' if ran.shipped else ''}"
             for ran in rans
         )
         days = dict.fromkeys(str(ran.provenance.get("finished") or "day not recorded") for ran in rans)

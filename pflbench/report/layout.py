@@ -314,7 +314,7 @@ def _facts(of: Filled) -> Iterator[Fact]:
     yield from facts("sources", *table_facts.unprinted(grid, titles))
     yield from facts("scores", *table_facts.differences(table), table_facts.by_chance(grid), *orders(table, grid))
     yield from facts("runs", f"Precision: {precision}." if precision else "")
-    yield from facts("progress", provenance.progress(table.cells, runs), provenance.packaged(runs))
+    yield from facts("progress", provenance.progress(table.cells, runs), provenance.shipped(runs))
     yield from facts("runs", provenance.environments(done))
     yield from facts("runs", *provenance.doubtful_runs(table, runs, done), severity="warning")
     yield from facts("data", provenance.shared_images(done), provenance.data_hashes(table, runs))

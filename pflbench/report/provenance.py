@@ -106,9 +106,9 @@ def environments(done: Sequence[Stored]) -> str:
     return f"Commit: {commit}. Device: {device}. torch: {torch}." if done else ""
 
 
-def packaged(used: Sequence[ShownRun]) -> str:
+def shipped(used: Sequence[ShownRun]) -> str:
     """Sentence on the runs that came with pflbench, which were not made here."""
-    came = {u.stored.spec.id for u in used if u.stored.packaged}
+    came = {u.stored.spec.id for u in used if u.stored.shipped}
     if not came:
         return ""
     rows = dict.fromkeys(u.row for u in used if u.stored.spec.id in came)
@@ -121,7 +121,7 @@ def packaged(used: Sequence[ShownRun]) -> str:
         if thin
         else ""
     )
-    return f"Packaged reference runs, which came with pflbench {__version__}: {len(came)} of {shown}{of}.{late}"
+    return f"Reference runs that came with pflbench {__version__}: {len(came)} of {shown}{of}.{late}"
 
 
 def doubtful_runs(table: Expansion, used: Sequence[ShownRun], done: Iterable[Stored]) -> list[str]:

@@ -91,12 +91,12 @@ def named(store: Store, beginnings: Iterable[str]) -> list[Stored]:
     for beginning in beginnings:
         matching = {run.spec.id: run for run in stored if run.spec.id.startswith(beginning)}
         if len(matching) != 1:
-            came = sum(run.packaged for run in matching.values())
+            came = sum(run.shipped for run in matching.values())
             there = len(matching) - came
             many = (
                 f"{there} run{'' if there == 1 else 's'} start{'s' if there == 1 else ''}" if there else "No run starts"
             )
-            along = f" and {came} among the runs packaged with pflbench" if came else ""
+            along = f" and {came} among the runs that came with pflbench" if came else ""
             which = f" ({', '.join(list(matching)[:8])})" if matching else ""
             listed = "; `pflbench ls runs` lists what is there"
             raise UsageError(f"{many} with {beginning!r} in {str(store.root)!r}{along}{which}{listed}.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import NamedTuple, get_args
 
 from pflbench.commands import command
@@ -119,12 +120,16 @@ def asked_for(
 def _few(there: Sequence[Expansion], part: Selection, store: Store, own: UserSupplied) -> list[Expansion]:
     """Of these tables the first of each suite, unless a profile is selected.
 
-    Without a selection the one that the user ran last or, without a run, the first that is a paper's own.
+    Without a selection the one that the user ran last, if no run tells it the first with a run of the user, else the
+    first that is a paper's own.
     """
     if selects_nothing(part):
-        last = latest(store, own)
+        if last := latest(store, own):
+            return [last]
+        trained = {run.spec.id for run in store.list() if not run.shipped}
+        mine = [one for one in there if any(run.id in trained for run in one.runs)]
         papers = [one for one in there if one.extends is None and one.paper != "none"]
-        return [last] if last else [*(papers or there)[:1]]
+        return (mine or papers or there)[:1]
     first = {one.path.resolve(): one for one in reversed(there)}
     return [one for one in there if part.profile is not None or first[one.path.resolve()] is one]
 
@@ -178,19 +183,21 @@ def with_results(part: Selection, store: Store, own: UserSupplied) -> list[Expan
 def latest(store: Store, own: UserSupplied) -> Expansion | None:
     """The table that the user's run stands in which was finished last, as it was asked for.
 
-    None where no run of the user's remembers who asked for it, or its suite is gone or has become another one. Trials
-    of a search stand in no table.
+    A run is left out if it does not tell who asked for it, or its suite is gone or has become another one. None if no
+    run is left. Trials of a search stand in no table.
     """
-    done = (run for run in store.list() if run.failure is None and not run.packaged)
-    asked = [run.provenance for run in done if run.provenance.get("asked")]
-    if not asked:
-        return None
-    last = max(asked, key=lambda one: str(one.get("finished", "")))["asked"]
-    try:
-        table = requested_table(last, own)
-    except UsageError:
-        return None
-    return table if table.suite == last["suite"] and _has_results(table, _stored(store)) else None
+    done = (run for run in store.list() if run.failure is None and not run.shipped)
+    stored, seen = _stored(store), list[dict[str, object]]()
+    for run in sorted(done, key=attrgetter("finished"), reverse=True):
+        asked = run.provenance.get("asked")
+        if not asked or asked in seen:
+            continue
+        seen.append(asked)
+        with contextlib.suppress(UsageError):
+            table = requested_table(asked, own)
+            if table.suite == asked["suite"] and _has_results(table, stored):
+                return table
+    return None
 
 
 def _stored(store: Store) -> _Stored:
@@ -227,7 +234,8 @@ def elsewhere(tables: Sequence[Expansion], store: Store, named: bool = False) ->
     settings = frozenset().union(*(table.settings for table in tables))
     if older := outdated((run for table in tables for run in table.runs), _finished(store)):
         return " ".join(older)
-    others = sum(not run.spec.validation and run.spec.setting() not in settings for run in store.list())
+    mine = (run for run in store.list() if not run.shipped)
+    others = sum(not run.spec.validation and run.spec.setting() not in settings for run in mine)
     there = "1 run there has" if others == 1 else f"{others} runs there have"
     how = "they are of another suite" if named else "name them with --suite FILE"
     return f"{there} other settings: {how}, --rounds, or --precision." if others else ""

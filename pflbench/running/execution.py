@@ -25,6 +25,7 @@ class Execution:
         jobs: Processor cores to use, one run on each; a last run's clients share them. None: all; one for each GPU.
         memory_limit: Bytes that one process may hold on the device. None: all there are.
         deterministic: Only algorithms that give the same bits every time.
+        fresh: Train also runs that came with pflbench and that the results folder has no other copy of.
         redo: What is trained besides runs without a result: nothing (`missing`), what failed before (`failed`), or
             everything (`always`).
         evaluate_every: Score after every so many rounds, too.
@@ -54,6 +55,7 @@ class Execution:
     jobs: int | None = None
     memory_limit: int | None = None
     deterministic: bool = False
+    fresh: bool = False
     redo: Redo = "missing"
     evaluate_every: int | None = None
     checkpoint_every: Interval | None = None

@@ -53,7 +53,7 @@ def run(
     suites = loaded(part.suites, execution.data_dir)
     again = execution.redo == "always" or execution.evaluate_every or any(map(_scored_often, suites))
     if not again:  # else a finished run may have to be trained again
-        suites = standing(suites, equals(Store(results, mends=not dry)))
+        suites = standing(suites, equals(Store(results, mends=not dry, packaged=True, fresh=execution.fresh)))
     asked = parts([suite for suite in suites if suite.document().row], part)
     missing = count_datasets(suites, part, results, execution, on_event, dry=dry)
     for sentence in filter(None, (shown_by(suite, part, results) for suite in suites)):

@@ -26,6 +26,7 @@ from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.store import ShownStore, Stored
 from pflbench.store.code import equals
+from pflbench.store.shipped import came_with_pflbench
 from pflbench.suite.cells import Expansion
 from pflbench.suite.document import Suite
 from pflbench.suite.expand import Part, parts
@@ -163,6 +164,7 @@ def plan(
     measure: bool = True,
     on_event: OnEvent = unheard,
     shard: Shard | None = None,
+    fresh: bool = False,
 ) -> Plan:
     """Plan the missing runs of these suites, as `pflbench.plan` does, whose arguments these are.
 
@@ -172,13 +174,15 @@ def plan(
         UsageError: The selection names something unknown, or does not fit any of the suites.
         StoreError: The results folder cannot be read.
     """
-    data, store = DataCheck(root), ShownStore(results, packaged=False)
+    data, store = DataCheck(root), ShownStore(results, fresh=fresh)
     suites = standing(suites, equals(store))
     remarks = tuple(line for suite in suites for line in _remarks(suite, part, results, data))
     asked, refusals = _parts([suite for suite in suites if suite.document().row], part)
     stored = _by_id(store.list())  # once: a look-up of each run reads the folder again
-    history = _history(stored.values())
+    history = _history(ShownStore(results).list() if fresh else stored.values())
     wanted = _wanted(asked, shard)
+    if shipped := sum((run := stored.get(spec.id)) is not None and run.shipped for spec in wanted):
+        remarks += (came_with_pflbench(shipped, len(wanted)),)
     measured = (lambda tables: _measured(tables, root, on_event)) if measure else None
     tables, why = _timed(lambda: [_table_plan(one, wanted, stored, data, Times(history)) for one in asked], measured)
     lacks = [sentence for table in tables for line in table.lines if line.missing for sentence in line.lacks]

@@ -420,7 +420,7 @@ def store_result(result: RunResult, env: Environment, detail: str = "", models: 
 
     With its models, a finished result always stays, and they are kept only if its scores are the same to the last bit.
     """
-    spec, failure, store = result.spec, result.failure, Store(env.results)
+    spec, failure, store = result.spec, result.failure, Store(env.results, fresh=True)
     shown, seconds = headline(result.scores), float(result.provenance["wall_seconds"])
     try:
         # Asked now: another may have stored it meanwhile.
@@ -496,7 +496,7 @@ def _keep_models(result: RunResult, there: RunResult, env: Environment, models: 
     if different := bits_apart(result, there):
         return Done(result.spec, "error", _OTHER_MODELS.format(different))
     if not often_enough(there.provenance, result.spec, env.evaluate_every):
-        _write(result, Store(env.results), models)
+        _write(result, Store(env.results, fresh=True), models)
     models.publish(result.spec, result.provenance)
     seconds = float(result.provenance["wall_seconds"])
     return Done(result.spec, "done", seconds=seconds, headline=headline(result.scores))

@@ -27,6 +27,7 @@ from pflbench.store import models
 from pflbench.store.files import fresh
 from pflbench.store.leases import Leases
 from pflbench.store.requests import Request, keep_requests
+from pflbench.store.shipped import came_with_pflbench
 from pflbench.store.store import Store
 from pflbench.units import count
 
@@ -164,7 +165,7 @@ def train(
     asked_for, work = work.specs, work._replace(specs=in_shard(work.specs, work.places, execution.shard))
     if asked_for and not work.specs:
         on_event(Notice(f"Shard {execution.shard} has no run: there are more shards than groups of seeds."))
-    store = Store(results, mends=not dry)
+    store = Store(results, mends=not dry, packaged=True, fresh=execution.fresh)
     asked = _asked(work, store, execution, on_event)
     _check(asked.runnable, work, execution)
     if dry:
@@ -175,9 +176,10 @@ def train(
     if not asked.runnable:
         keep_requests(store, requests, ())
         return asked
-    store.check_writable(spec.id for spec in asked.runnable)
-    before = _before(asked, store) if work.before is None else work.before
-    settled = _settled(store, before, work, execution)
+    trained = Store(results, fresh=True)
+    trained.check_writable(spec.id for spec in asked.runnable)
+    before = _before(asked, trained) if work.before is None else work.before
+    settled = _settled(trained, before, work, execution)
     if not execution.unchecked:
         _hold(asked.runnable, work, on_event)
     keep_requests(store, requests, {spec.id for spec in asked.runnable})
@@ -257,11 +259,14 @@ def _asked(work: Work, store: Store, execution: Execution, on_event: OnEvent) ->
     """Runs of this work that are to be trained now. Raises `PflbenchError` where the store cannot be read."""
     store.list()  # names what is there and not taken: it would be trained again
     by_id = {spec.id: spec for spec in work.specs}
+    shipped = sum((stored := store.find(id)) is not None and stored.shipped for id in by_id)
     states = {id: _state(store, spec, work.interval(spec, execution)) for id, spec in by_id.items()}
     wanted = {"missing": ("missing",), "failed": ("missing", "failed"), "always": ("missing", "failed", "done")}
     todo = [by_id[id] for id, state in states.items() if state in wanted[execution.redo]]
     done, failed = (sum(state == one for state in states.values()) for one in ("done", "failed"))
     on_event(Notice(f"{count(len(states), 'run')}: {done} done, {failed} failed before, {len(todo)} to do."))
+    if shipped and execution.redo != "always":
+        on_event(Notice(came_with_pflbench(shipped, len(by_id))))
     if execution.redo != "always":
         _tell_bare(_in_state(states, "done"), store, execution, on_event)
     lacks = _lacking(todo, work, execution)

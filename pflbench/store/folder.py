@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 from pathlib import Path
 
 from pflbench.errors import StoreError
@@ -13,6 +14,7 @@ from pflbench.result import RunResult
 from pflbench.store import files, runfile
 from pflbench.store.header import Foreign, Stored, Unfit
 from pflbench.store.runfile import RunFile
+from pflbench.store.shipped import ShippedRuns, line
 
 SECOND_LOOK = 0.2
 """Seconds after which a file that looks damaged is looked at again: a network may show it half-written, or stale."""
@@ -21,12 +23,14 @@ SECOND_LOOK = 0.2
 class Folder:
     """The files in a folder of packs (`packed`), or of runs by themselves. A footer is read again only of a new file.
 
-    `known`: the files at the last look. `seen`: False hides all files. `mends`: True puts damaged files out of the way;
-    else they stay, and nothing more is read of them.
+    `known`: the files at the last look. `mends`: True puts damaged files out of the way; else they stay, and nothing
+    more is read of them. `shipped`: list of the runs that came with pflbench. `shows`: True for runs that are found.
     """
 
-    def __init__(self, folder: Path, packed: bool, seen: bool = True, mends: bool = True) -> None:
-        self.folder, self.packed, self.seen, self.mends = folder, packed, seen, mends
+    def __init__(
+        self, folder: Path, packed: bool, mends: bool, shipped: ShippedRuns, shows: Callable[[Stored], bool]
+    ) -> None:
+        self.folder, self.packed, self.mends, self.shipped, self.shows = folder, packed, mends, shipped, shows
         self.known: dict[Path, RunFile] = {}
         self._left: dict[Path, files.Identity] = {}
         """Damaged files that stay."""
@@ -34,7 +38,7 @@ class Folder:
     def all(self) -> list[RunFile]:
         """Return every readable file, by name. A damaged one is set aside. Raises `StoreError`."""
         found: list[RunFile] = []
-        for _ in range(3 if self.seen else 0):
+        for _ in range(3):
             try:
                 found = [file for path in files.parquet_files(self.folder) if (file := self._at(path)) is not None]
                 break
@@ -42,19 +46,23 @@ class Folder:
                 continue
         return found
 
+    def runs(self) -> Iterator[Stored]:
+        """Every run that is shown, by file. Raises `StoreError`."""
+        return (run for file in self.all() for run in file.entries.values() if self.shows(run))
+
     def find(self, id: str) -> Stored | None:
-        """Return a run; of several packs that hold it the first, but a finished run before a failed one.
+        """Return a run that is shown; of several packs that hold it the first of the best rank.
 
         Raises `StoreError`.
         """
+        path, found = self.folder / f"{id}.parquet", list[RunFile]()
         if self.packed:
-            holding = [file.entries[id] for file in self.all() if id in file.entries]
-            return min(holding, key=lambda run: run.failure is not None, default=None)
-        path = self.folder / f"{id}.parquet"
-        with contextlib.suppress(FileNotFoundError):
-            if path.is_file() and (file := self._at(path)) is not None:
-                return file.entries.get(id)
-        return None
+            found = self.all()
+        else:
+            with contextlib.suppress(FileNotFoundError):
+                found = [file for file in [self._at(path) if path.is_file() else None] if file is not None]
+        holding = (run for file in found if (run := file.entries.get(id)) is not None and self.shows(run))
+        return min(holding, key=attrgetter("rank"), default=None)
 
     def read(self, run: Stored) -> RunResult | None:
         """Return the whole run; None if it cannot be read at its path, or not any more. Raises `StoreError`."""
@@ -112,6 +120,9 @@ class Folder:
         if known.foreign:
             some = "1 run in {!r} is" if len(known.foreign) == 1 else f"{len(known.foreign)} runs in {{!r}} are"
             files.leave_out(some.format(str(path)), known.foreign[0])
+        for id, run in known.entries.items():
+            if line(run) in self.shipped:
+                known.entries[id] = run._replace(shipped=True)
         return self._damaged(known, known.unfit[0]) if known.unfit else known
 
     @property

@@ -45,7 +45,7 @@ class Foreign(Unfit):
 class Stored(NamedTuple):
     """A run in the store, as its file's metadata describes it. `rows` is the number of its scores and metrics.
 
-    `group`: in a pack, the row group of its rows, meaningless without any. `packaged`: whether it came with pflbench.
+    `group`: in a pack, the row group of its rows, meaningless without any. `shipped`: whether it came with pflbench.
     `checksum`: `schema.checksum` of its rows, if its file records one.
     """
 
@@ -55,7 +55,7 @@ class Stored(NamedTuple):
     path: Path
     rows: int
     group: int | None = None
-    packaged: bool = False
+    shipped: bool = False
     checksum: str | None = None
 
     @classmethod
@@ -76,6 +76,11 @@ class Stored(NamedTuple):
         """
         found = self.provenance.get(DIGEST)
         return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+
+    @property
+    def rank(self) -> tuple[bool, bool]:
+        """Order of copies of a run: a finished one goes before a failed one, and the user's before a shipped one."""
+        return self.failure is not None, self.shipped
 
     @property
     def finished(self) -> str:

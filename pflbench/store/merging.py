@@ -12,7 +12,6 @@ from pflbench.store import files, models, runfile
 from pflbench.store.header import Stored
 from pflbench.store.requests import keep_requests, requests_of
 from pflbench.store.runfile import RunFile
-from pflbench.store.shown import ShownStore
 from pflbench.store.store import Store
 
 
@@ -60,7 +59,7 @@ def merge(sources: Sequence[Path], into: Path) -> Merged:
     for folder in store.folders:
         files.clean(folder.folder)
     for source in sources:
-        _merge(ShownStore(source, packaged=False), store, found)
+        _merge(Store(source, mends=False), store, found)
     return found
 
 
@@ -87,7 +86,7 @@ def _merge(source: Store, into: Store, found: Merged) -> None:
             _copy_models(runs, source, into)
             continue
         read = [run for run in runs if run.spec.id in digests]
-        _copy_models([run for run in read if _add(source.fetch(run), path, into, found)], source, into)
+        _copy_models([run for run in read if _add(run, source.fetch(run), into, found)], source, into)
     found.left += sorted(left)
     into.packs.known.clear()
     keep_requests(into, {id: sorted(several) for id, several in requests_of(source).items()}, ())
@@ -134,20 +133,24 @@ def _copy(pack: RunFile, digests: dict[str, str], into: Store) -> None:
     runfile.publish(path, lambda file: file.write(content), digests)
 
 
-def _add(result: RunResult, path: Path, into: Store, found: Merged) -> bool:
-    """Write a run into the destination unless it has it; whether the destination has these scores now."""
-    there = into.find(result.spec.id)
-    if there is None or (there.failure is not None and result.failure is None):
+def _add(run: Stored, result: RunResult, into: Store, found: Merged) -> bool:
+    """Write a run into the destination unless it has it; whether the destination has these scores now.
+
+    The user's run goes before a shipped one of the same id, in both folders.
+    """
+    there = into.find(run.spec.id)
+    if there is None or run.rank < there.rank:
         into.write(result)
         found.added += 1
         return True
-    if result.failure is None and (apart := bits_apart(result, into.fetch(there))):
+    different = bits_apart(result, into.fetch(there)) if run.failure is None else ""
+    if different and run.rank == there.rank:
         found.others.append(
-            f"Run {result.spec.id} has other scores in {str(path)!r} ({apart}): {str(there.path)!r} stays."
+            f"Run {run.spec.id} has other scores in {str(run.path)!r} ({different}): {str(there.path)!r} stays."
         )
         return False
     found.same += 1
-    return result.failure is None
+    return run.failure is None and not different
 
 
 def bits_apart(result: RunResult, there: RunResult) -> str:

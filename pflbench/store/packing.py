@@ -91,7 +91,7 @@ def _changed(store: Store, single: Mapping[str, RunFile]) -> dict[str, Path]:
     for old in store.packs.all():
         for id in old.entries.keys() & single.keys():
             runs = old.entries[id], single[id].entries[id]
-            sums = {run.checksum for run in runs if run.failure is None}
+            sums = {run.checksum for run in runs if run.failure is None and not run.shipped}
             if len(sums - {None}) > 1:
                 found[id] = old.path
     return found
@@ -102,7 +102,9 @@ def _singles(store: Store, ids: Collection[str] | None) -> dict[str, dict[str, R
     singles = store.singles.all()
     # A run that is also in a pack which stays is left out: it goes before the pack only from a single file.
     merged = {old.path for old in _mergeable(store)}
-    staying = {id for old in store.packs.all() if old.path not in merged for id in old.entries}
+    staying = {
+        id for old in store.packs.all() if old.path not in merged for id, run in old.entries.items() if not run.shipped
+    }
     found: dict[str, dict[str, RunFile]] = {}
     for file in singles:
         for id, run in file.entries.items():
@@ -118,7 +120,9 @@ def _of(pack: RunFile, setting: str) -> list[str]:
 def _mergeable(store: Store) -> list[RunFile]:
     """The packs that may be replaced.
 
-    The others hold what is not read and would be lost, or a run that has other scores in another pack.
+    The others hold what is not read and would be lost, a run that has other scores in another pack, or runs that came
+    with pflbench.
     """
     apart = {path for paths in store.conflicts().values() for path in paths}
+    apart |= {run.path for pack in store.packs.all() for run in pack.entries.values() if run.shipped}
     return [pack for pack in store.packs.all() if not pack.foreign and pack.path not in apart]

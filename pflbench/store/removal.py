@@ -34,7 +34,7 @@ def remove(store: Store, ids: Collection[str]) -> list[Removed]:
         store.check_place(id)  # a copy in a pack may be readable where its single file is another version's
     done = []
     for pack in store.packs.all():
-        leaving = tuple(id for id in pack.entries if id in ids)
+        leaving = tuple(id for id, run in pack.entries.items() if id in ids and not run.shipped)
         if leaving:
             done.append(Removed(pack.path, leaving, _without(store, pack, leaving)))
     for id in sorted(ids):

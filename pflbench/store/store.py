@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Literal
 
 from pflbench.errors import StoreError
 from pflbench.result import RunResult
-from pflbench.store import files, runfile
+from pflbench.store import files, runfile, shipped
 from pflbench.store.folder import Folder
 from pflbench.store.header import Stored
 from pflbench.store.runfile import RunFile
@@ -31,31 +32,30 @@ StoredRuns = list[Stored]
 class Store:
     """The runs under a results folder: `<root>/runs/<id>.parquet` each, or many in `<root>/packs/*.parquet`.
 
-    A run by itself goes before a packed one, but a finished run before a failed one. Creates nothing before a write.
+    Copies of a run go by their rank (`Stored.rank`), and a run by itself before a packed one. Creates nothing before a
+    write.
 
     Args:
         root: The results folder.
-        packed: Look into packs, too.
         mends: Rename damaged files.
-        packaged: A folder of packs that came with pflbench; its runs are there where the results folder has none.
+        packaged: Read also the packs that came with pflbench, where they are not those of the results folder.
+        fresh: Leave out the runs that came with pflbench, wherever they lie.
     """
 
-    def __init__(
-        self,
-        root: Path,
-        packed: bool = True,
-        mends: bool = True,
-        packaged: Path | None = None,
-    ) -> None:
+    def __init__(self, root: Path, mends: bool = True, packaged: bool = False, fresh: bool = False) -> None:
         self.root = Path(root)
         self.runs = self.root / "runs"
-        self.singles = Folder(self.runs, packed=False, mends=mends)
-        self.packs = Folder(self.root / "packs", packed=True, seen=packed, mends=mends)
-        self.folders = [self.singles] + [self.packs] * packed
-        self._packaged: Folder | None = None
-        if packaged is not None:
-            self._packaged = Folder(packaged, packed=True, mends=False)
-            self.folders.append(self._packaged)
+        listed = shipped.shipped_runs()
+
+        def shows(run: Stored) -> bool:
+            return not (fresh and run.shipped)
+
+        self.singles = Folder(self.runs, False, mends, listed, shows)
+        self.packs = Folder(self.root / "packs", True, mends, listed, shows)
+        self.folders = [self.singles, self.packs]
+        came = shipped.shipped_folder()
+        if packaged and not fresh and came.resolve() != self.packs.folder.resolve():
+            self.folders.append(Folder(came, True, False, listed, attrgetter("shipped")))
         self._checksums: dict[tuple[Path, files.Identity, str], str | None] = {}
 
     def path(self, id: str) -> Path:
@@ -100,13 +100,10 @@ class Store:
 
     def find(self, id: str) -> Stored | None:
         """Return a run as its metadata describe it; None if there is none that can be read."""
-        single = self.singles.find(id)  # first: what is being packed leaves its file once the pack is there
-        if single is not None and single.failure is None:
-            return single
-        packed = self.packs.find(id)
-        found = packed if packed is not None and _goes_before(packed, single) else single
-        if found is None and self._packaged and (run := self._packaged.find(id)):
-            return run._replace(packaged=True)
+        found = self.singles.find(id)  # first: what is being packed leaves its file once the pack is there
+        for folder in self.folders[1:]:
+            if found is None or any(found.rank):
+                found = min(filter(None, (found, folder.find(id))), key=attrgetter("rank"), default=None)
         return found
 
     def read(self, id: str) -> RunResult:
@@ -153,22 +150,20 @@ class Store:
     def every(self) -> dict[str, Stored]:
         """Return every readable run by its id."""
         found = dict[str, Stored]()
-        for file in (*self.singles.all(), *self.packs.all()):
-            found |= {id: run for id, run in file.entries.items() if _goes_before(run, found.get(id))}
-        if self._packaged:
-            for id, run in ((id, run) for pack in self._packaged.all() for id, run in pack.entries.items()):
-                found.setdefault(id, run._replace(packaged=True))
+        for folder in self.folders:
+            for run in folder.runs():
+                found[run.spec.id] = min(found.get(run.spec.id, run), run, key=attrgetter("rank"))
         return found
 
     def conflicts(self) -> dict[str, Sequence[Path]]:
-        """Finished runs that several packs hold with different scores, with a warning for each.
+        """Finished runs of the user that several packs hold with different scores, with a warning for each.
 
         By id, these packs; the first is the one that is shown. All stay as they are until the user removes a copy.
         """
         holding: dict[str, list[RunFile]] = {}
         for pack in self.packs.all():
             for id, run in pack.entries.items():
-                if run.failure is None:
+                if run.failure is None and not run.shipped:
                     holding.setdefault(id, []).append(pack)
         found: dict[str, Sequence[Path]] = {}
         for id, packs in holding.items():
@@ -192,7 +187,3 @@ class Store:
             result = self.packs.read(pack.entries[id]) if known is None else None
             self._checksums[key] = known if result is None else schema.checksum(result)
         return self._checksums[key]
-
-
-def _goes_before(packed: Stored, other: Stored | None) -> bool:
-    return other is None or (other.failure is not None and packed.failure is None)

@@ -133,7 +133,6 @@ def stored(results: Path) -> dict[str, tuple[int, str]]:
 def start(*arguments: str, cwd: Path, **environment: str) -> "subprocess.Popen[str]":
     """The real program in a process (and process group) of its own."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("PFLBENCH_")} | {"PFLBENCH_UNCHECKED": "1"}
-    clean["PFLBENCH_PACKAGED"] = "0"
     return subprocess.Popen(
         [sys.executable, "-m", "pflbench", *arguments],
         cwd=cwd,

@@ -19,7 +19,7 @@ SHARDS = ("run", "-s", "tiny.toml", "--seeds", "0-2")
 
 
 def content(results: Path) -> dict[str, object]:
-    store = ShownStore(results, packaged=False)
+    store = ShownStore(results)
     return {run.spec.id: store.read(run.spec.id) for run in store.list()}
 
 

@@ -113,7 +113,7 @@ def test_one_profile_is_shown_unless_more_are_asked_for(cli: Any) -> None:
 
 def test_the_committed_tables_fit_a_screen_of_80_columns() -> None:
     """Every table and profile with results."""
-    store = ShownStore(Path(__file__).parents[2] / "results", packaged=False)
+    store = ShownStore(Path(__file__).parents[2] / "results")
     tables = reported(Selection(), store, readable(store)).tables
     assert len(tables) > 30
     for table in tables:

@@ -456,13 +456,13 @@ def test_no_verb_leaves_half_a_file(cli, folder: Path, verb: str, monkeypatch: p
     assert sorted(path.name for path in folder.iterdir()) == before
 
 
-def test_the_runs_of_the_folder_are_counted_apart_from_packaged_ones() -> None:
+def test_the_runs_of_the_folder_are_counted_apart_from_shipped_ones() -> None:
     runs = [
-        SimpleNamespace(ids=(id,), spec=SimpleNamespace(id=id), packaged=packaged)
-        for id, packaged in (("1a", False), ("1b", True), ("1c", True))
+        SimpleNamespace(spec=SimpleNamespace(id=id), shipped=shipped)
+        for id, shipped in (("1a", False), ("1b", True), ("1c", True))
     ]
     store: Any = SimpleNamespace(list=lambda: runs, root=Path("mine"))
-    said = r"1 run starts with '1' in 'mine' and 2 among the runs packaged with pflbench \(1a, 1b, 1c\)"
+    said = r"1 run starts with '1' in 'mine' and 2 among the runs that came with pflbench \(1a, 1b, 1c\)"
     with pytest.raises(UsageError, match=said):
         named(store, ["1"])
 

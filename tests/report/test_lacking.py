@@ -36,7 +36,7 @@ def test_missing_failed_and_damaged_runs_are_named_exactly(build: Build, store: 
     store.write(build.failed(bad))
     before = {path: path.read_bytes() for path in store.root.rglob("*") if path.is_file()}
     with pytest.warns(CorruptFile):
-        found = lay_out(table, ShownStore(store.root, packaged=False))
+        found = lay_out(table, ShownStore(store.root))
     said = found.missing
     assert said.startswith(
         "Missing: FedAvg, FedAvg-FT: Digits Dir 0.3 (seeds 0, 1). "

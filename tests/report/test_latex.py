@@ -261,7 +261,7 @@ def test_a_long_title_takes_several_lines(table: Table) -> None:
 
 @pytest.mark.slow
 def test_two_columns_hold_all_committed_results_without_shrinking(tmp_path: Path) -> None:
-    store = ShownStore(Path(__file__).parents[2] / "results", packaged=False)
+    store = ShownStore(Path(__file__).parents[2] / "results")
     tables = reported(EVERYTHING, store, UserSupplied()).tables
     whole = [render(one, "latex") for one in tables]
     assert all(FITTING in text for text in whole) and any("{table*}" in text for text in whole)
@@ -292,7 +292,7 @@ def test_pdflatex_compiles_every_shipped_table(shipped: dict[str, str], table: T
 
 @pytest.mark.slow
 def test_pdflatex_prints_all_committed_results_and_nothing_runs_off_a_page(tmp_path: Path) -> None:
-    store = ShownStore(Path(__file__).parents[2] / "results", packaged=False)
+    store = ShownStore(Path(__file__).parents[2] / "results")
     tables = reported(EVERYTHING, store, UserSupplied()).tables
     assert len(tables) > 20
     assert off_the_page(compiled((render(one, "latex") for one in tables), tmp_path)) == []

@@ -2,7 +2,8 @@
 
     python tools/docs/results_table.py
 
-writes them again between their marks. Run it after runs were packed or a suite or claim changed; a test compares.
+writes them again between their marks, and `results/packs/shipped.txt`, the list of committed runs. Run it after runs
+were packed or a suite or claim changed; a test compares.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pflbench.report.verdict import COMPARED
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.store import Store
+from pflbench.store.shipped import write_list
 from pflbench.suite.cells import ColumnHead
 from pflbench.suite.document import column_key
 from pflbench.suite.expand import expand
@@ -194,5 +196,6 @@ def _lines(specs: dict[str, RunSpec], own: UserSupplied) -> Iterator[tuple[str, 
 
 
 if __name__ == "__main__":
+    write_list(ROOT / "results" / "packs", (run for run in _store().list() if run.path.parent.name == "packs"))
     for path in PAGES:
         path.write_text(rewritten(path.read_text(encoding="utf-8")), encoding="utf-8")

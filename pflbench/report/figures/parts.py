@@ -14,7 +14,7 @@ from pflbench.names import Places
 from pflbench.report.cells import summarize
 from pflbench.report.facts import Fact, facts
 from pflbench.report.figures.panels import Panel, Point, Series
-from pflbench.report.provenance import mixtures, not_compared, packaged, shown_runs
+from pflbench.report.provenance import mixtures, not_compared, shipped, shown_runs
 from pflbench.report.reading import Shelf
 from pflbench.report.text import grouped, ranges
 from pflbench.suite.cells import Cell, ColumnHead, Expansion
@@ -159,10 +159,10 @@ def meta_learned(cell: Cell, places: Mapping[str, Places]) -> bool:
 
 
 def mixed(table: Expansion, shelf: Shelf) -> list[Fact]:
-    """Warnings on columns whose runs saw different data or versions of a method; and which runs are packaged."""
+    """Warnings on columns whose runs saw different data or versions of a method; and which runs came with pflbench."""
     shown = shown_runs(table.places, {row.id: row.title for row in table.rows}, shelf.stored)
     warnings = facts("mixed", *not_compared(mixtures(table, shown)), severity="warning")
-    return [*warnings, *facts("progress", packaged(shown))]
+    return [*warnings, *facts("progress", shipped(shown))]
 
 
 Walk = Mapping[int, float]
