@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
+from pathlib import Path
 from typing import NamedTuple, get_args
 
 from pflbench.commands import command
@@ -173,11 +174,16 @@ def with_results(part: Selection, store: Store, own: UserSupplied) -> list[Expan
     asked = frozenset[Request]().union(*(stored.asked.get(id, ()) for id in stored.specs))
 
     def is_shown(table: Expansion) -> bool:
-        # Each paper's suites have a folder of their own.
-        other = table.extends is not None and table.extends.resolve().parent != table.path.resolve().parent
+        other = table.extends is not None and _paper_folder(table.extends) != _paper_folder(table.path)
         return not other or Request(table.suite, table.profile) in asked
 
     return list(filter(is_shown, found))
+
+
+def _paper_folder(suite: Path) -> Path:
+    """Folder of a paper's suites, which holds its variants in a folder of their own."""
+    folder = suite.resolve().parent
+    return folder.parent if folder.name == "variants" else folder
 
 
 def latest(store: Store, own: UserSupplied) -> Expansion | None:

@@ -46,8 +46,8 @@ def test_a_section_is_as_it_was(section: str, data: str, frozen: dict[str, objec
 
 @pytest.mark.parametrize("data", DATA, indirect=True)
 def test_every_cell_is_as_it_was(data: str) -> None:
-    then, now = freeze.CELLS.read_text(encoding="utf-8"), freeze.report("csv")
-    assert now.splitlines() == then.splitlines() and now == then
+    then, now = freeze.cells(freeze.CELLS.read_text(encoding="utf-8")), freeze.cells(freeze.report("csv"))
+    assert len(now) > 700 and now == then
 
 
 @pytest.mark.parametrize("data", DATA, indirect=True)
