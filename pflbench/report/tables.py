@@ -119,20 +119,21 @@ def asked_for(
 
 
 def _few(there: Sequence[Expansion], part: Selection, store: Store, own: UserSupplied) -> list[Expansion]:
-    """Of these tables the first of each suite, unless a profile is selected.
-
-    Without a selection the one that the user ran last, if no run tells it the first with a run of the user, else the
-    first that is a paper's own.
-    """
+    """Of these tables the first of each suite, unless a profile is selected; without a selection one, see `_one`."""
     if selects_nothing(part):
-        if last := latest(store, own):
-            return [last]
-        trained = {run.spec.id for run in store.list() if not run.shipped}
-        mine = [one for one in there if any(run.id in trained for run in one.runs)]
-        papers = [one for one in there if one.extends is None and one.paper != "none"]
-        return (mine or papers or there)[:1]
+        return _one(there, store, own)
     first = {one.path.resolve(): one for one in reversed(there)}
     return [one for one in there if part.profile is not None or first[one.path.resolve()] is one]
+
+
+def _one(there: Sequence[Expansion], store: Store, own: UserSupplied) -> Sequence[Expansion]:
+    """The table that the user ran last; else the first of these with a run of the user, else the first of a paper."""
+    if last := latest(store, own):
+        return [last]
+    trained = {run.spec.id for run in store.list() if not run.shipped}
+    mine = [one for one in there if any(run.id in trained for run in one.runs)]
+    papers = [one for one in there if one.extends is None and one.paper != "none"]
+    return (mine or papers or there)[:1]
 
 
 def selects_nothing(part: Selection) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
@@ -259,15 +259,13 @@ def _asked(work: Work, store: Store, execution: Execution, on_event: OnEvent) ->
     """Runs of this work that are to be trained now. Raises `PflbenchError` where the store cannot be read."""
     store.list()  # names what is there and not taken: it would be trained again
     by_id = {spec.id: spec for spec in work.specs}
-    shipped = sum((stored := store.find(id)) is not None and stored.shipped for id in by_id)
     states = {id: _state(store, spec, work.interval(spec, execution)) for id, spec in by_id.items()}
     wanted = {"missing": ("missing",), "failed": ("missing", "failed"), "always": ("missing", "failed", "done")}
     todo = [by_id[id] for id, state in states.items() if state in wanted[execution.redo]]
     done, failed = (sum(state == one for state in states.values()) for one in ("done", "failed"))
     on_event(Notice(f"{count(len(states), 'run')}: {done} done, {failed} failed before, {len(todo)} to do."))
-    if shipped and execution.redo != "always":
-        on_event(Notice(came_with_pflbench(shipped, len(by_id))))
     if execution.redo != "always":
+        _tell_shipped(by_id, store, on_event)
         _tell_bare(_in_state(states, "done"), store, execution, on_event)
     lacks = _lacking(todo, work, execution)
     problems = list(dict.fromkeys(chain(*lacks.values())))
@@ -276,6 +274,13 @@ def _asked(work: Work, store: Store, execution: Execution, on_event: OnEvent) ->
     left = [by_id[id] for id in _in_state(states, "failed")] if execution.redo == "missing" else []
     earlier = {spec: store.read(spec.id).failure or "" for spec in left}
     return Outcome([spec for spec in todo if not lacks[spec]], problems, earlier, work.names)
+
+
+def _tell_shipped(ids: Collection[str], store: Store, on_event: OnEvent) -> None:
+    """Say how many of these runs came with pflbench."""
+    stored = (store.find(id) for id in ids)
+    if shipped := sum(run is not None and run.shipped for run in stored):
+        on_event(Notice(came_with_pflbench(shipped, len(ids))))
 
 
 def _in_state(states: Mapping[str, str], which: str) -> list[str]:
