@@ -31,13 +31,14 @@ class StoreError(PflbenchError):
     """The results folder cannot be read or written."""
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """The error for a name that does not exist, with near matches and the whole list."""
+def unknown(kind: str, name: str, known: Iterable[str], listed: str = "") -> UsageError:
+    """The error for a name that does not exist, with near matches and all known names, or the command `listed`."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=2, cutoff=0.5)
     near += [one for one in names if one not in near and (_initials(one) == name or _initials(name) == one)]
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-    return UsageError(f"Unknown {kind} {name!r}.{hint} Known: {', '.join(names) or 'none'}.")
+    every = f"`{listed}` lists them." if listed else f"Known: {', '.join(names) or 'none'}."
+    return UsageError(f"Unknown {kind} {name!r}.{hint} {every}")
 
 
 def _initials(name: str) -> str:

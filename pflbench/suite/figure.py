@@ -195,7 +195,7 @@ def check(figure: FromRuns | Untrained | None, rows: Sequence[Row], columns: Seq
     if isinstance(figure, Untrained):
         _check_untrained(figure, rows, columns)
     elif not rows:
-        raise fault(("row",), "List should have at least 1 item, except for a histogram of sizes or of classes")
+        raise fault(("row",), "[] has no row, and only a histogram of sizes or of classes needs none. Write a [[row]]")
     if isinstance(figure, Kde | Curve | Steps | Tsne):
         for i, row in enumerate(rows):
             _check_row(figure, i, row)

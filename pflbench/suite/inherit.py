@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict
 from pflbench.errors import UsageError, unknown
 
 Raw = dict[str, Any]
+LIST = "pflbench ls suites --all"
+"""Command that lists the suites that come with pflbench."""
 TAKEN = ("paper", "protocol", "seeds", "spread", "paper_round")
 """Keys of `[suite]` that a file takes over from the one it extends as they are."""
 
@@ -94,7 +96,9 @@ def _named_file(name: Any, place: str, path: Path, shipped: Mapping[str, Path]) 
         raise UsageError(f"{place}: a suite's name, or the path of its file, not {name!r}")
     file = shipped.get(name, path.parent / name)
     if not file.is_file():
-        siblings = [other.name for other in file.parent.glob("*.toml") if other != path] if ".toml" in name else shipped
+        if ".toml" not in name:
+            raise UsageError(f"{place}: {unknown('suite', name, shipped, LIST)}")
+        siblings = [other.name for other in file.parent.glob("*.toml") if other != path]
         raise UsageError(f"{place}: {unknown('suite file', name, siblings)}")
     return file
 

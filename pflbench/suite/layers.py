@@ -120,8 +120,13 @@ class ColumnLayers:
         federation = {key: found for key in FederationKeys.model_fields if (found := self.value(key)) is not None}
         clients = federation["clients"]
         training = federation.setdefault("training_clients", clients)
-        if not federation.setdefault("cohort", training) <= training <= clients:
-            raise UsageError(f"{self.place}: cohort ≤ training_clients ≤ clients does not hold.")
+        cohort = federation.setdefault("cohort", training)
+        if not cohort <= training <= clients:
+            lower, higher = ("cohort", "training_clients") if cohort > training else ("training_clients", "clients")
+            raise UsageError(
+                f"{self.place} ({self.entry.id}): cohort {cohort} ≤ training_clients {training} ≤ clients {clients} "
+                f"does not hold. Lower {lower}, or raise {higher}."
+            )
         if self.document.evaluation.clients == "held-out" and training == clients:
             raise UsageError(f"{self.place}.training_clients: no client is left to be held out.")
         if self.entry.subset and self.entry.subset.smallest > clients:

@@ -17,7 +17,7 @@ from pflbench.suite.cells import Expansion
 from pflbench.suite.defaults import identified, with_defaults
 from pflbench.suite.document import Suite, parse
 from pflbench.suite.expand import expand
-from pflbench.suite.inherit import Shape, extended_file, file_beside, inherited
+from pflbench.suite.inherit import LIST, Shape, extended_file, file_beside, inherited
 from pflbench.suite.layers import check_sources
 from pflbench.suite.scoped import ALONE
 from pflbench.suite.strict import validated
@@ -37,8 +37,7 @@ def folder(package: Path | None = None) -> Path:
 def required(suites: Sequence[str]) -> Sequence[str]:
     """These suites' names. Raises `UsageError` if there are none, with those that come with pflbench."""
     if not suites:
-        known = ", ".join(available())
-        raise UsageError(f"Which suite? Write --suite NAME. There are: {known}; or the path of a .toml file.")
+        raise UsageError(f"Which suite? Write --suite NAME, or the path of a .toml file. `{LIST}` lists the names.")
     return suites
 
 
@@ -82,14 +81,14 @@ def find(name: str) -> Path:
         raise UsageError(f"There is no suite file {name!r}.")
     suites = available()
     if name not in suites:
-        raise unknown("suite", name, suites)
+        raise unknown("suite", name, suites, LIST)
     return suites[name]
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the content of a TOML file. Raises `UsageError`."""
     try:
-        content = tomli.loads(path.read_text(encoding="utf-8"))
+        content = tomli.loads(path.read_text(encoding="utf-8-sig"))  # some editors begin a file with a BOM
         _check_integers(path, "", content)
     except OSError as error:
         raise UsageError(f"Cannot read {path}: {error.strerror or error}.") from error

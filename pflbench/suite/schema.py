@@ -304,6 +304,12 @@ class Column(FederationKeys):
     """Other column, of this file or the extended one, whose keys it inherits."""
 
 
+def _interval(value: Any) -> Any:
+    if value != "last" and (type(value) is not int or value < 1):
+        raise fault((), f'a number of rounds or "last", not {reprlib.repr(value)}')
+    return value
+
+
 class Row(Settled):
     """Method, shown at one stage or several.
 
@@ -327,7 +333,7 @@ class Row(Settled):
     """Further stages at which its runs are scored, if the method has them; shown or not."""
     rounds: Positive | None = None
     """Number of rounds, instead of the columns'."""
-    every: Positive | Literal["last"] | None = None
+    every: Annotated[Positive | Literal["last"] | None, BeforeValidator(_interval)] = None
     """Interval of scored rounds, instead of the suite's; `last`: only the last rounds."""
     moment: ScoredMoment | None = None
     """Moment at which its personal models are scored, instead of the suite's."""

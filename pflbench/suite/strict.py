@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import reprlib
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeVar
@@ -62,15 +63,72 @@ def check_names(path: KeyPath, kind: str, names: Iterable[str], known: Iterable[
 
 
 def explain(error: Mapping[str, Any]) -> str:
-    """One of a `ValidationError`'s errors in a line: the key's path (`column[2].batch`) and what is wrong with it."""
-    context = error.get("ctx", {})
-    path = (*error["loc"], *context.get("path", ()))
+    """One of a `ValidationError`'s errors in a line: the key's path (`column[2].batch`), what is wrong, an example."""
+    context, loc = error.get("ctx", {}), error["loc"]
+    loc = (loc[0], *loc[2:]) if loc[:1] == ("figure",) else loc  # then its kind, which is no key
+    path = (*loc, *context.get("path", ()))
     key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
     if error["type"] == "missing":
         return f"{key}: missing"
     if error["type"] == "suite":
         return f"{key}: {error['msg']}"
-    return f"{key}: {error['msg']}, not {reprlib.repr(error['input'])}"
+    problem, example = _problem(error["type"], error["input"], context, path)
+    return f"{key}: {reprlib.repr(error['input'])} {problem}. Write `{example}`."
+
+
+_TYPES = {
+    "string_type": ("a text in quotes", '"text"'),
+    "int_type": ("a whole number", "1"),
+    "float_type": ("a number", "0.1"),
+    "finite_number": ("a finite number", "0.1"),
+    "bool_type": ("true or false", "true"),
+}
+"""By pydantic's type of error, the expected value in words, and an example."""
+_OF_NUMBERS = ("seeds", "steps", "rounds", "at", "y", "separators", "looks", "value")
+"""Lists of numbers; other lists have names."""
+_OF_TABLES = ("row", "column", "derived", "suspect", "inferred", "follows", "departure", "claim")
+"""Lists of tables."""
+
+
+def _problem(kind: str, value: Any, context: Mapping[str, Any], path: KeyPath) -> tuple[str, str]:
+    """The words behind a wrong value, and an example of a right line; `kind`: pydantic's type of error."""
+    names = [part for part in path if isinstance(part, str)]
+    name, listed = names[-1] if names else "value", bool(path) and isinstance(path[-1], int)
+
+    def line(example: object) -> str:
+        return f"{name} = [{example}]" if listed else f"{name} = {example}"
+
+    if kind in _TYPES:
+        wanted, example = _TYPES[kind]
+        return f"is not {wanted}", line(example)
+    if kind in ("dict_type", "model_type", "model_attributes_type"):
+        header = ".".join(part if re.fullmatch(r"[\w-]+", part) else f'"{part}"' for part in names)
+        return "is not a table", f"[[{header}]]" if listed else f"[{header}]"
+    if kind in ("list_type", "too_short", "too_long"):
+        several = f"[[{name}]]" if name in _OF_TABLES else line("[1, 2]" if name in _OF_NUMBERS else '["a", "b"]')
+        if kind == "list_type":
+            return "is not a list", several
+        most = kind == "too_long"
+        number = context["max_length" if most else "min_length"]
+        return f"has {'more' if most else 'less'} than {number} item{'' if number == 1 else 's'}", several
+    if kind == "literal_error":
+        texts = re.findall("'([^']*)'", context["expected"])
+        near = difflib.get_close_matches(str(value), texts, n=1, cutoff=0.5) or texts
+        return f"is none of {context['expected']}", line(f'"{near[0]}"' if near else context["expected"][0])
+    if kind == "string_pattern_mismatch":
+        id_ = re.sub("[^a-z0-9]+", "-", str(value).lower()).strip("-") or "my-id"
+        return "is no id: an id has small letters, digits and single hyphens between them", line(f'"{id_}"')
+    if kind == "string_too_short":
+        return "is empty", line('"text"')
+    for bound, words, step in _BOUNDS:
+        if bound in context:
+            limit = context[bound]
+            return f"is not {words} {limit:g}", line(limit + step * (1 if isinstance(limit, int) else 0.1))
+    return "does not fit here", f"{name} = …"
+
+
+_BOUNDS = (("gt", "above", 1), ("ge", "at least", 0), ("lt", "below", -1), ("le", "at most", 0))
+"""Bounds of a number in pydantic's context, in words, and the step from the bound to a number that is allowed."""
 
 
 class TomlTable(BaseModel):

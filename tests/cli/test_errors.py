@@ -10,7 +10,7 @@ RUN = ("run", "-s", "tiny.toml")
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (("run",), ("Which suite?", "cafeme-table1")),
+        (("run",), ("Which suite?", "pflbench ls suites")),
         (("run", "-s", "cafeme-tabel1"), ("'cafeme-tabel1'", "Did you mean 'cafeme-table1'")),
         (("run", "-s", "elsewhere.toml"), ("There is no suite file 'elsewhere.toml'",)),
         ((*RUN, "-m", "fedavgg"), ("method 'fedavgg'", "'fedavg'")),

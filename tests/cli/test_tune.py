@@ -253,7 +253,7 @@ def test_a_row_with_a_value_of_its_own_is_named(cli, there: Stub, tuned: Path) -
     ("options", "message"),
     [
         (("-s", "tuned.toml"), "Which method? Write --method ID"),
-        (("-m", "fedavg"), "Which suite? Write --suite NAME."),
+        (("-m", "fedavg"), "Which suite? Write --suite NAME"),
         (("-s", "tuned.toml", "-m", "fedavg", "--redo", "all"), "Unknown --redo 'all'"),
         (("-s", "tuned.toml", "-m", "fedavg", "--precision", "fp8"), "Unknown precision 'fp8'"),
         (("-s", "tuned.toml", "-m", "fedavg", "--seed", "1"), "Nothing is chosen on seed 1"),

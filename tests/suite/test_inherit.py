@@ -234,7 +234,7 @@ def test_a_chain_of_files_across_folders(tmp_path: Path, monkeypatch: pytest.Mon
         ({"suite": HEAD | {"extends": 3}}, "child.toml: suite.extends: a suite's name, or the path of its file, not 3"),
         ({"suite": HEAD | {"extends": "child.toml"}}, "child.toml: suite.extends: goes round in a circle: "),
         ({"column": [{"id": "c", "like": "aa"}]}, "child.toml: column[0].like: Unknown column 'aa'. Did you mean 'a'"),
-        ({"column": [{"id": "c", "like": 3}]}, "child.toml: column[0].like: Input should be a valid string, not 3"),
+        ({"column": [{"id": "c", "like": 3}]}, "child.toml: column[0].like: "),
         ({"column": [{"id": "c", "liek": "a"}]}, "child.toml: column[0].liek: unknown key, did you mean 'like'?"),
         ({"column": [{"id": "c", "like": "c"}]}, "child.toml: column[0].like: Unknown column 'c'"),
         (
@@ -246,23 +246,23 @@ def test_a_chain_of_files_across_folders(tmp_path: Path, monkeypatch: pytest.Mon
             {"row": [{"id": "r", "like": "fedavg", "stagse": "global"}]},
             "child.toml: row[0].stagse: unknown key, did yo",
         ),
-        ({"row": []}, "child.toml: row: List should have at least 1 item"),
+        ({"row": []}, "child.toml: row: "),
         ({"hyper": {"fedavgg": {}}}, "child.toml: hyper: Unknown method 'fedavgg'. Did you mean 'fedavg'"),
-        ({"hyper": 3}, "child.toml: hyper: Input should be a valid dictionary"),
-        ({"profile": 3}, "child.toml: profile: Input should be a valid dictionary"),
-        ({"column": 3}, "child.toml: column: Input should be a valid list"),
-        ({"column": [3]}, "child.toml: column[0]: Input should be a valid dictionary"),
-        ({"row": 3}, "child.toml: row: Input should be a valid list"),
-        ({"layout": 3}, "child.toml: layout: Input should be a valid dictionary"),
+        ({"hyper": 3}, "child.toml: hyper: "),
+        ({"profile": 3}, "child.toml: profile: "),
+        ({"column": 3}, "child.toml: column: "),
+        ({"column": [3]}, "child.toml: column[0]: "),
+        ({"row": 3}, "child.toml: row: "),
+        ({"layout": 3}, "child.toml: layout: "),
         (
             {"profile": {"smoke": {"column": {"aa": {}}}}},
             "child.toml: profile.smoke: Unknown column 'aa'. Did you mean",
         ),
         (
             {"profile": {"smoke": {"column": {"a": 3}}}},
-            "child.toml: profile.smoke.column.a: Input should be a valid di",
+            "child.toml: profile.smoke.column.a: ",
         ),
-        ({"profile": {"smoke": 3}}, "child.toml: profile.smoke: Input should be a valid dictionary"),
+        ({"profile": {"smoke": 3}}, "child.toml: profile.smoke: "),
     ],
 )
 def test_refusals(tmp_path: Path, change: dict[str, Any], expected: str) -> None:
@@ -313,7 +313,7 @@ def test_anything_wrong_is_a_usage_error(data: st.DataObject, junk: Any, tmp_pat
     try:
         load(str(tmp_path / "child.toml"))
     except UsageError as error:
-        assert str(tmp_path) in str(error)
+        assert str(tmp_path) in str(error) and "nput should" not in str(error)
 
 
 def test_inherited_stages_that_no_row_has_are_left_out(tmp_path: Path) -> None:

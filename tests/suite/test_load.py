@@ -37,10 +37,28 @@ def test_a_runs_request_finds_its_table_again(seeds: object) -> None:
 
 
 def test_unknown_suite_has_a_near_match() -> None:
-    with pytest.raises(UsageError, match=r"Unknown suite 'cafeme-tabel1'. Did you mean 'cafeme-table1'"):
+    with pytest.raises(UsageError, match=r"Unknown suite 'cafeme-tabel1'. Did you mean 'cafeme-table1'") as refused:
         load("cafeme-tabel1")
+    assert "pflbench ls suites" in str(refused.value)
+    assert sum(name in str(refused.value) for name in available()) <= 3, "not every suite"
     with pytest.raises(UsageError, match=r"There is no suite file 'nowhere.toml'"):
         find("nowhere.toml")
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = Path(write(tmp_path / "bom.toml", raw()))
+    plain = expand(load(str(path))).runs
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert expand(load(str(path))).runs == plain
+
+
+def test_a_cohort_that_is_too_large_names_its_column_and_numbers(tmp_path: Path) -> None:
+    for change, last in (({"cohort": 9}, "training_clients"), ({"training_clients": 11}, "clients")):
+        table = raw()
+        table["column"][1] |= change
+        with pytest.raises(UsageError, match=r"column\[1\] \(b\): ") as refused:
+            load(write(tmp_path / "tiny.toml", table))
+        assert str(*change.values()) in str(refused.value) and str(refused.value).endswith(f"raise {last}.")
 
 
 def test_folder_in_a_wheel_and_in_a_checkout(tmp_path: Path) -> None:
@@ -146,7 +164,7 @@ def test_a_misspelled_key_is_always_named(make: Callable[[], dict[str, Any]], da
         (("column", 0, "dataset", "name"), "x.py:X", "column[0].dataset.name: There is no file"),
         (("column", 0, "partition", "shards"), "many", "column[0].partition.shards: shards.shards must be int"),
         (("column", 0, "model"), "cnn4", "column[0].model: Unknown model 'cnn4'"),
-        (("column", 0, "cohort"), 9, "column[0]: cohort ≤ training_clients"),
+        (("column", 0, "cohort"), 9, "column[0] (a): cohort 9 ≤ training_clients 8"),
         (("column", 0, "training_clients"), 10, "column[0].training_clients: no client is left"),
         (("column", 0, "hyper", "fedavg"), {"epoch": 1}, "column[0].hyper.fedavg.epoch: Unknown hyperparameter"),
         (("column", 0, "hyper", "fedavgg"), {}, "column[0].hyper: Unknown method 'fedavgg'"),

@@ -52,7 +52,7 @@ def test_unknown_key_in_a_profile() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "expected"),
     [
-        (("suite", "protocol"), "", "suite.protocol: String should have at least 1 character, not ''"),
+        (("suite", "protocol"), "", "suite.protocol: "),
         (("suite", "seeds"), [], "suite.seeds: "),
         (("suite", "seeds"), [1, 1], "suite.seeds: a seed is there twice"),
         (("suite", "seeds"), [True], "suite.seeds[0]: "),
@@ -64,20 +64,20 @@ def test_unknown_key_in_a_profile() -> None:
         ),
         (("federation", "query"), "test-splt", 'federation.query: a share between 0 and 1, "test-split" or "part'),
         (("federation", "query"), True, "federation.query: a share between 0 and 1"),
-        (("federation", "augment"), "crop", "federation.augment: Input should be 'none' or 'crop-flip', not 'crop'"),
-        (("column", 0, "augment"), True, "column[0].augment: Input should be 'none' or 'crop-flip', not True"),
-        (("evaluation", "last"), 0, "evaluation.last: Input should be greater than 0, not 0"),
-        (("evaluation", "mean"), "plain", "evaluation.mean: Input should be 'clients' or 'examples', not 'plain'"),
-        (("evaluation", "features"), 1, "evaluation.features: Input should be a valid boolean, not 1"),
-        (("federation", "arrival"), 0.0, "federation.arrival: Input should be greater than 0"),
+        (("federation", "augment"), "crop", "federation.augment: "),
+        (("column", 0, "augment"), True, "column[0].augment: "),
+        (("evaluation", "last"), 0, "evaluation.last: "),
+        (("evaluation", "mean"), "plain", "evaluation.mean: "),
+        (("evaluation", "features"), 1, "evaluation.features: "),
+        (("federation", "arrival"), 0.0, "federation.arrival: "),
         (
             ("federation", "batches"),
             "shuffled",
-            "federation.batches: Input should be 'static', 'reshuffled' or 'reshuffled-full'",
+            "federation.batches: ",
         ),
-        (("evaluation", "global_on"), "test", "evaluation.global_on: Input should be 'clients' or 'test-set'"),
-        (("evaluation", "moment"), "before", "evaluation.moment: Input should be 'after-aggregation' or"),
-        (("evaluation", "finetune", "optimizer"), "adam", "evaluation.finetune.optimizer: Input should be 'sgd'"),
+        (("evaluation", "global_on"), "test", "evaluation.global_on: "),
+        (("evaluation", "moment"), "before", "evaluation.moment: "),
+        (("evaluation", "finetune", "optimizer"), "adam", "evaluation.finetune.optimizer: "),
         (("column", 0, "finetune", "lr"), float("inf"), "column[0].finetune.lr: "),
         (("column", 0, "finetune", "stpes"), 5, "column[0].finetune.stpes: unknown key, did you mean 'steps'?"),
         (("column", 0, "finetune", "cafeme", "rl"), 5, "column[0].finetune.cafeme.rl: unknown key, did you mean 'lr'?"),
@@ -109,6 +109,49 @@ def test_refusals(path: tuple[str | int, ...], value: object, expected: str) -> 
         place = place[key]
     place[path[-1]] = value
     assert f"tiny.toml: {expected}" in refusal(table)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "example"),
+    [
+        (("suite", "seeds"), 3, "seeds = [1, 2]"),
+        (("suite", "seeds"), [], "seeds = [1, 2]"),
+        (("suite", "seeds"), ["x"], "seeds = [1]"),
+        (("suite", "seeds"), [-1], "seeds = [0]"),
+        (("suite", "title"), 3, 'title = "text"'),
+        (("suite", "protocol"), "", 'protocol = "text"'),
+        (("suite", "name"), "My Suite", 'name = "my-suite"'),
+        (("suite", "spread"), 3, "[suite.spread]"),
+        (("suite", "spread", "kind"), "stdd", 'kind = "std"'),
+        (("suite", "spread", "ddof"), 2, "ddof = 0"),
+        (("federation", "clients"), 0, "clients = 1"),
+        (("federation", "clients"), 10.0, "clients = 1"),
+        (("federation", "arrival"), 2.0, "arrival = 1.0"),
+        (("federation", "arrival"), "x", "arrival = 0.1"),
+        (("federation", "arrival"), float("nan"), "arrival = 0.1"),
+        (("evaluation", "features"), 1, "features = true"),
+        (("layout", "decimals"), 7, "decimals = 6"),
+        (("layout", "decimals"), -1, "decimals = 0"),
+        (("row",), 3, "[[row]]"),
+        (("row", 0), 3, "[[row]]"),
+        (("row", 0, "every"), "lst", "last"),
+        (("row", 0, "stages"), ["globl"], 'stages = ["global"]'),
+        (("column", 0, "hyper"), 3, "[column.hyper]"),
+        (("profile", "smoke", "column", "*"), 3, '[profile.smoke.column."*"]'),
+        (("derived",), [{"id": "d", "title": "D", "rows": ["a"]}], 'rows = ["a", "b"]'),
+        (("derived",), [{"id": "d", "title": "D", "rows": ["a", "b", "c"]}], 'rows = ["a", "b"]'),
+        (("tune",), {"validation": 1.0}, "validation = 0.9"),
+        (("figure",), 3, "[figure]"),
+    ],
+)
+def test_a_wrong_value_is_answered_with_a_right_one(path: tuple[str | int, ...], value: object, example: str) -> None:
+    table = raw()
+    place: Any = table
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    said = refusal(table)
+    assert example in said and "nput should" not in said and "should have" not in said
 
 
 def test_missing_keys_are_all_listed() -> None:
