@@ -158,9 +158,13 @@ def status(
     own = readable(store, data_dir)
     tables = with_results(selection, store, own)
     named = {run.id for table in tables for run in table.runs}
+    files: dict[str, set[Path]] = {}
+    for table in tables:
+        files.setdefault(table.suite, set()).add(table.path.resolve())
     found = [(t, [id for id in stored if id not in named and _beside(t, stored[id], asked)]) for t in tables]
     for table, beside in sorted(found, key=lambda one: not _has_own(*one, stored)):
-        _say(table, stored, beside, own)
+        title = table.suite if len(files[table.suite]) == 1 else table.part.suites[0]
+        _say(title, table, stored, beside, own)
     tables = tables or every_profile(selection, store, own)
     other = elsewhere(tables, store)
     if not stored:
@@ -172,8 +176,10 @@ def status(
 
 def _beside(table: Expansion, run: Stored, asked: Requests) -> bool:
     """True if a suite requested a run, or may have: requests of the oldest runs were not recorded."""
+    from pflbench.store.requests import requested
+
     if run.spec.id in asked:
-        return (table.suite, table.profile) in asked[run.spec.id]
+        return requested(asked[run.spec.id], table.suite, table.profile, table.path)
     return run.spec.setting() in table.settings
 
 
@@ -183,7 +189,7 @@ def _has_own(table: Expansion, beside: list[str], stored: dict[str, Stored]) -> 
     return any(run is not None and not run.shipped for run in runs)
 
 
-def _say(table: Expansion, stored: dict[str, Stored], beside: list[str], found: UserSupplied) -> None:
+def _say(title: str, table: Expansion, stored: dict[str, Stored], beside: list[str], found: UserSupplied) -> None:
     """A table's own runs, then those that no table names: own methods, other hyperparameters, other seeds."""
     from pflbench.suite.expand import labelled
     from pflbench.suite.load import read
@@ -192,7 +198,7 @@ def _say(table: Expansion, stored: dict[str, Stored], beside: list[str], found: 
     failed = any(stored[id].failure is not None for id in own if id in stored)
     suite = read(str(table.path), found) if failed else None
     labels = labelled(suite, table).labels if suite else {}
-    console().print(f"{table.suite} [{table.profile}]: {_count(own, stored)}")
+    console().print(f"{title} [{table.profile}]: {_count(own, stored)}")
     if beside:
         console().print(f"  beside the suite's rows: {_count(beside, stored)}")
     for id in [*own, *beside]:

@@ -22,7 +22,7 @@ from pflbench.report.text import grouped
 from pflbench.spec import RunSpec
 from pflbench.stages import PREFERRED, Shown, canonical, of_reference, of_run
 from pflbench.store import Stored
-from pflbench.store.requests import Request, Requests
+from pflbench.store.requests import Requests, requested
 from pflbench.suite.cells import Cell, ColumnHead, Expansion, Reading, TableRow
 from pflbench.suite.sources import SETTINGS
 from pflbench.units import count
@@ -99,7 +99,7 @@ def belongs(run: RunSpec, table: Expansion, asked: Requests, named: bool) -> boo
     these hyperparameters (`named`).
     """
     if run.id in asked:
-        return Request(table.suite, table.profile) in asked[run.id]
+        return requested(asked[run.id], table.suite, table.profile, table.path)
     return named or is_reference(run.method.name)
 
 

@@ -22,7 +22,7 @@ from pflbench.report.table import Table
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.store import Store
-from pflbench.store.requests import Request, Requests, requests_of
+from pflbench.store.requests import Request, Requests, requested, requests_of
 from pflbench.suite.cells import Cell, Expansion, ReadAs, TableRow
 from pflbench.suite.document import ColumnKey, Suite, column_key
 from pflbench.suite.expand import expand
@@ -176,7 +176,7 @@ def with_results(part: Selection, store: Store, own: UserSupplied) -> list[Expan
 
     def is_shown(table: Expansion) -> bool:
         other = table.extends is not None and _paper_folder(table.extends) != _paper_folder(table.path)
-        return not other or Request(table.suite, table.profile) in asked
+        return not other or requested(asked, table.suite, table.profile, table.path)
 
     return list(filter(is_shown, found))
 
@@ -256,11 +256,20 @@ def _own_suites(store: Store, own: UserSupplied) -> Iterator[Suite]:
     """The user's own suites that stored runs were made for, as far as their files are there and can be read."""
     asked = [run.provenance.get("asked") for run in store.list()]
     named = {(one["file"], one["suite"]) for one in asked if isinstance(one, dict) and one.get("file")}
-    for file, name in sorted(named):
+    later = {one for several in requests_of(store).values() for one in several if one.file}
+    named |= {(_from_here(one.file), one.suite) for one in later}
+    found: dict[Path, Suite] = {}
+    for file, name in sorted(named, key=lambda one: (len(one[0]), one)):
         with contextlib.suppress(UsageError):
             suite = _with_table(read(file, own))
             if suite.name == name:  # else it is another file, now or in this folder
-                yield suite
+                found.setdefault(suite.path.resolve(), suite)
+    yield from found.values()
+
+
+def _from_here(file: str) -> str:
+    """A path relative to the current folder if it lies below; else as it is."""
+    return str(Path(file).relative_to(Path.cwd())) if Path(file).is_relative_to(Path.cwd()) else file
 
 
 def _with_table(suite: Suite) -> Suite:

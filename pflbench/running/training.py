@@ -170,9 +170,7 @@ def train(
     _check(asked.runnable, work, execution)
     if dry:
         return asked
-    requests = {
-        id: [Request(str(one["suite"]), str(one["profile"])) for one in several] for id, several in work.asked.items()
-    }
+    requests = {id: list(map(_request, several)) for id, several in work.asked.items()}
     if not asked.runnable:
         keep_requests(store, requests, ())
         return asked
@@ -202,6 +200,12 @@ def _check(specs: Sequence[RunSpec], work: Work, execution: Execution) -> None:
 def _done_elsewhere(dones: Iterable[Done]) -> list[str]:
     """The ids of the runs that other processes finished meanwhile."""
     return [done.spec.id for done in dones if done.elsewhere and done.status == "done"]
+
+
+def _request(one: Mapping[str, object]) -> Request:
+    """Request of a suite, by the provenance of a run that it asks for."""
+    file = str(Path(str(one["file"])).resolve()) if "file" in one else ""
+    return Request(str(one["suite"]), str(one["profile"]), file)
 
 
 def _before(asked: Outcome, store: Store) -> dict[str, Mapping[str, object] | None]:

@@ -2,14 +2,16 @@
 
 A run's provenance names the first suite that requested it. Later requests stand in `asked.jsonl`, beside the files of
 runs and beside the packs, which never change. A line of it is an object with `suite`, `profile` and `runs`, a list of
-ids; lines are only ever added.
+ids, and the `file` of a user's suite, relative to the results folder; lines are only ever added.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from pflbench.store.checked import check_id, parsed
@@ -20,14 +22,24 @@ NAME = "asked.jsonl"
 
 
 class Request(NamedTuple):
-    """A suite, by its name, under a profile."""
+    """A suite, by its name, under a profile. `file`: resolved path of a user's suite; empty if it was not recorded."""
 
     suite: str
     profile: str
+    file: str = ""
 
 
 Requests = Mapping[str, frozenset[Request]]
 """Requests of a run, by its id. Runs from before requests were recorded are missing."""
+
+
+def requested(requests: Iterable[Request], suite: str, profile: str, path: Path) -> bool:
+    """True if this suite, whose file is `path`, is among the requests of a run.
+
+    Where no request of that name recorded its file, the name decides.
+    """
+    files = {one.file for one in requests if (one.suite, one.profile) == (suite, profile)}
+    return bool(files) and (files == {""} or str(path.resolve()) in files)
 
 
 def requests_of(store: Store) -> Requests:
@@ -53,10 +65,11 @@ def keep_requests(store: Store, new: Mapping[str, Sequence[Request]], made: Coll
         if id not in stored and id not in made:
             continue
         before = known.get(id, frozenset())
-        missing = {*several, *before} - {several[0]} - later.get(id, set()) if id in made else {*several} - before
+        first = several[0]._replace(file="")  # as the provenance will have it
+        missing = {*several, *before} - {first} - later.get(id, set()) if id in made else {*several} - before
         for request in missing:
             added.setdefault(request, []).append(id)
-    lines = [json.dumps(request._asdict() | {"runs": ids}) for request, ids in added.items()]
+    lines = [_line(request, ids, store.root) for request, ids in added.items()]
     path = store.runs / NAME
     try:
         if lines:
@@ -67,6 +80,11 @@ def keep_requests(store: Store, new: Mapping[str, Sequence[Request]], made: Coll
                 file.write((torn * "\n" + "".join(f"{line}\n" for line in lines)).encode())
     except OSError as error:
         warnings.warn(f"Cannot note the suites of stored runs in {str(path)!r}: {error_text(error)}.", stacklevel=2)
+
+
+def _line(request: Request, ids: Sequence[str], root: Path) -> str:
+    file = {"file": Path(os.path.relpath(request.file, root.resolve())).as_posix()} if request.file else {}
+    return json.dumps({"suite": request.suite, "profile": request.profile, **file, "runs": ids})
 
 
 def _later(store: Store) -> dict[str, set[Request]]:
@@ -81,7 +99,8 @@ def _later(store: Store) -> dict[str, set[Request]]:
         for number, line in ((n, line) for n, line in enumerate(lines, start=1) if line):
             try:
                 content = parsed(line)
-                request = Request(str(content["suite"]), str(content["profile"]))
+                file = str((store.root / content["file"]).resolve()) if "file" in content else ""
+                request = Request(str(content["suite"]), str(content["profile"]), file)
                 for id in list(map(check_id, content["runs"])):
                     found.setdefault(id, set()).add(request)
             except (ValueError, KeyError, TypeError):

@@ -104,10 +104,35 @@ def test_a_run_made_anew_for_another_suite_stays_in_the_table_of_the_first(famil
     assert family("run", "-s", "ablation.toml", *SMOKE, "-m", method, "--redo", "always").code == 0
     (run,) = (run for run in Store(folder / "results").list() if "Foo" in run.spec.method.name)
     assert run.provenance["asked"]["suite"] == "ablation"
-    assert requests_of(Store(folder / "results"))[run.spec.id] == {
-        Request("tiny", "smoke"),
-        Request("ablation", "smoke"),
+    requests = requests_of(Store(folder / "results"))[run.spec.id]
+    assert {one for one in requests if one.file} == {
+        Request(name, "smoke", str(folder.resolve() / f"{name}.toml")) for name in ("tiny", "ablation")
     }
+
+
+def test_a_suite_whose_runs_another_one_made_is_in_the_report_and_in_the_status(cli: Cli, folder: Path) -> None:
+    twin = (folder / "tiny.toml").read_text().replace('name = "tiny"', 'name = "twin"')
+    (folder / "twin.toml").write_text(twin)
+    for name, made in (("tiny", "finished"), ("twin", "0 to do")):
+        assert made in cli("run", "-s", f"{name}.toml", *SMOKE).out
+    lines = cli("report", "--format", "csv").out.splitlines()
+    assert {"tiny", "twin"} <= {line.split(",")[0] for line in lines}
+    status = cli("status").out
+    assert "tiny [smoke]: " in status and "twin [smoke]: " in status
+
+
+def test_two_suites_of_one_name_are_told_apart_by_their_path(cli: Cli, folder: Path) -> None:
+    text = (folder / "tiny.toml").read_text()
+    for name, lam in (("a", "1.0"), ("b", "2.0")):
+        (folder / name).mkdir()
+        rate = text.replace("ditto = { steps = 1 }", f"ditto = {{ steps = 1, lam = {lam} }}")
+        (folder / name / "tiny.toml").write_text(rate)
+        assert cli("run", "-s", f"{name}/tiny.toml", *SMOKE, "-m", "ditto").code == 0
+    for name in ("a", "b"):
+        found = cli("report", "-s", f"{name}/tiny.toml", "--profile", "smoke").out
+        assert "Ditto" in found and "not in the suite" not in found
+    status = cli("status").out
+    assert "a/tiny.toml [smoke]: " in status and "b/tiny.toml [smoke]: " in status and "beside" not in status
 
 
 def test_a_damaged_note_costs_a_warning_alone(family: Cli, folder: Path) -> None:
