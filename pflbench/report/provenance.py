@@ -10,7 +10,7 @@ import numpy as np
 
 from pflbench.package import __version__
 from pflbench.report.extra_rows import short_name
-from pflbench.report.text import ranges
+from pflbench.report.text import grouped, ranges
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
 from pflbench.store import Stored
