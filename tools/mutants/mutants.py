@@ -1,9 +1,11 @@
 """Measure the strength of the tests: one-line mutants of the package, and seeded faults that the tests hold.
 
-    python tools/mutants/mutants.py draw 5aac14f        # write drawn.json: 60 mutants of that commit
-    python tools/mutants/mutants.py run COMMIT OUT.json [BEFORE.json]
-    python tools/mutants/mutants.py find                # name the mutants that this checkout has no line for
+    python tools/mutants/mutants.py draw 33 5aac14f        # write drawn-33.json: 60 mutants of that commit
+    python tools/mutants/mutants.py run 33 COMMIT OUT.json [BEFORE.json]
+    python tools/mutants/mutants.py find 33                # name the mutants that this checkout has no line for
     python tools/mutants/mutants.py compare A.json B.json
+
+Set 33 has the rooms engine, suite, store and statistics; set 56 methods, data and the page.
 
 A mutant is a line of code with one expression replaced. It is known by file, function, text of the line and operator,
 so it is found again where code has moved. `moved.json` holds the new place of those that this does not find, by their
@@ -28,8 +30,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-SEED, EACH = 33, 3
-"""Seed of the draw, and mutants per room and kind."""
+SETS = {"33": (3, ("engine", "suite", "store", "statistics")), "56": (4, ("methods", "data", "page"))}
+"""By name of a set, which is the seed of its draw: mutants per room and kind, and rooms."""
 CPU_S, FILE_CPU_S, WALL_S = 900, 120, 5400
 """Time after which a mutant counts as caught, for folders and for files of tests: it hangs."""
 MEMORY_KB = 12_000_000
@@ -41,6 +43,9 @@ ROOMS: dict[str, list[str]] = {
     "suite": ["pflbench/suite/*.py"],
     "store": ["pflbench/store/*.py"],
     "statistics": [f"pflbench/report/{name}.py" for name in STATISTICS.split()],
+    "methods": ["pflbench/methods/*.py"],
+    "data": ["pflbench/data/**/*.py"],
+    "page": ["pflbench/report/html/*.py"],
 }
 TESTS: dict[str, list[list[str]]] = {
     "engine": [
@@ -50,6 +55,9 @@ TESTS: dict[str, list[list[str]]] = {
     "suite": [["tests/suite"], ["tests/freeze", "tests/report", "tests/cli"]],
     "store": [["tests/store"], ["tests/security", "tests/running", "tests/run", "tests/cli"]],
     "statistics": [["tests/report"], ["tests/freeze", "tests/cli"]],
+    "methods": [["tests/methods"], ["tests/gpu"]],
+    "data": [["tests/data"], ["tests/suite", "tests/cli"]],
+    "page": [["tests/report"], ["tests/cli"]],
 }
 """Test folders by room, the room's own first; a missing folder is skipped."""
 HELD = ["tests/gpu/test_faults.py", "tests/methods/test_contract.py", "-k", "seeded_fault or broken or mistake"]
@@ -126,14 +134,15 @@ def candidates(root: Path, path: Path) -> Iterator[Mutant]:
             }
 
 
-def draw(root: Path) -> list[Mutant]:
-    """Draw the same number of mutants of each kind in each room, no two in one line."""
-    random_, drawn = random.Random(SEED), list[Mutant]()
-    for room, patterns in ROOMS.items():
-        every = [m for p in patterns for path in sorted(root.glob(p)) for m in candidates(root, path)]
+def draw(root: Path, name: str) -> list[Mutant]:
+    """Draw the same number of mutants of each kind in each room of a set, no two in one line."""
+    random_, drawn = random.Random(int(name)), list[Mutant]()
+    each, rooms = SETS[name]
+    for room in rooms:
+        every = [m for p in ROOMS[room] for path in sorted(root.glob(p)) for m in candidates(root, path)]
         for kind in KINDS:
-            for one in random_.sample([m for m in every if m["kind"] == kind], EACH * 3):
-                if sum(m["room"] == room and m["kind"] == kind for m in drawn) == EACH:
+            for one in random_.sample([m for m in every if m["kind"] == kind], each * 3):
+                if sum(m["room"] == room and m["kind"] == kind for m in drawn) == each:
                     break
                 if all((m["file"], m["line"]) != (one["file"], one["line"]) for m in drawn):
                     drawn.append({"id": f"{room}-{kind}-{len(drawn) + 1}", "room": room} | one)
@@ -218,8 +227,8 @@ def catch(root: Path, mutant: Mutant, sound: dict[str, bool]) -> Mutant:
             stale.unlink()
 
 
-def run(commit: str, out: Path, before: Path | None) -> None:
-    """Run the mutants that `out` lacks, then the tests that hold seeded faults; write after each."""
+def run(name: str, commit: str, out: Path, before: Path | None) -> None:
+    """Run a set's mutants that `out` lacks, then the tests that hold seeded faults; write after each."""
     caught = json.loads(before.read_text())["mutants"] if before else {}
     written = json.loads(out.read_text()) if out.exists() else {"commit": commit, "mutants": {}}
     sound: dict[str, bool] = {}
@@ -230,7 +239,7 @@ def run(commit: str, out: Path, before: Path | None) -> None:
         ).stdout
         subprocess.run(["tar", "-x", "-C", folder], input=archive, check=True)
         subprocess.run(["git", "init", "-q"], cwd=root, check=True)
-        todo = [mutant for mutant in known() if mutant["id"] not in written["mutants"]]
+        todo = [mutant for mutant in known(name) if mutant["id"] not in written["mutants"]]
         for mutant in todo:
             result = catch(root, mutant | caught.get(mutant["id"], {}), sound)
             written["mutants"][mutant["id"]] = {key: result[key] for key in ("result", "by") if key in result}
@@ -244,10 +253,10 @@ def run(commit: str, out: Path, before: Path | None) -> None:
             out.write_text(json.dumps(written, indent=1) + "\n")
 
 
-def known() -> list[Mutant]:
-    """Read the drawn mutants, with the new places of those that moved.json names."""
-    moved = json.loads((HERE / "moved.json").read_text()) if (HERE / "moved.json").exists() else {}
-    return [mutant | moved.get(mutant["id"], {}) for mutant in json.loads((HERE / "drawn.json").read_text())]
+def known(name: str) -> list[Mutant]:
+    """Read the drawn mutants of a set, with the new places of those that moved.json names."""
+    moved = json.loads((HERE / "moved.json").read_text())
+    return [mutant | moved.get(mutant["id"], {}) for mutant in json.loads((HERE / f"drawn-{name}.json").read_text())]
 
 
 def compare(before: Path, after: Path) -> None:
@@ -268,14 +277,15 @@ def compare(before: Path, after: Path) -> None:
 if __name__ == "__main__":
     verb, *words = sys.argv[1:]
     if verb == "draw":
+        name, commit = words
         with tempfile.TemporaryDirectory() as folder:
-            packed = subprocess.run(["git", "archive", words[0], "pflbench"], cwd=HERE.parents[1], capture_output=True)
+            packed = subprocess.run(["git", "archive", commit, "pflbench"], cwd=HERE.parents[1], capture_output=True)
             subprocess.run(["tar", "-x", "-C", folder], input=packed.stdout, check=True)
-            (HERE / "drawn.json").write_text(json.dumps(draw(Path(folder)), indent=1) + "\n")
+            (HERE / f"drawn-{name}.json").write_text(json.dumps(draw(Path(folder), name), indent=1) + "\n")
     elif verb == "run":
-        run(words[0], Path(words[1]), Path(words[2]) if len(words) > 2 else None)
+        run(words[0], words[1], Path(words[2]), Path(words[3]) if len(words) > 3 else None)
     elif verb == "find":
-        for mutant in known():
+        for mutant in known(words[0]):
             if place(HERE.parents[1], mutant) is None:
                 print(mutant["id"], mutant["file"], mutant["function"], mutant["line"], sep=": ")
     else:
