@@ -16,13 +16,11 @@ from pflbench.report.compact import rows_of
 from pflbench.report.extra_rows import extra
 from pflbench.report.facts import Fact, facts
 from pflbench.report.fairness import fairness
-from pflbench.report.order import orders
 from pflbench.report.provenance import ShownRun, differing_versions, mixtures, outdated, shown_runs
 from pflbench.report.reading import Shelf
 from pflbench.report.rivals import held_against, suite_beside, with_other_suite
 from pflbench.report.table import CellValue, Fairness, Grid, Row, Table, Versus
 from pflbench.report.text import grouped
-from pflbench.report.trials import cautions
 from pflbench.report.verdict import MARGIN
 from pflbench.spec import RunSpec
 from pflbench.store import Store
@@ -312,7 +310,7 @@ def _facts(of: Filled) -> Iterator[Fact]:
     )
     yield from facts("scores", *table_facts.choices(table), *table_facts.chosen_on_test(table, grid))
     yield from facts("sources", *table_facts.unprinted(grid, titles))
-    yield from facts("scores", *table_facts.differences(table), table_facts.by_chance(grid), *orders(table, grid))
+    yield from facts("scores", *table_facts.differences(table), table_facts.by_chance(grid))
     yield from facts("runs", f"Precision: {precision}." if precision else "")
     yield from facts("progress", provenance.progress(table.cells, runs), provenance.shipped(runs))
     yield from facts("runs", provenance.environments(done))
@@ -322,9 +320,6 @@ def _facts(of: Filled) -> Iterator[Fact]:
     yield from facts("runs", *(provenance.cost_lines(runs) if table.layout.costs else []))
     yield from facts("note", *table.notes)
     yield from facts("runs", *of.older, *of.notes.values(), severity="warning")
-    filled = ((cell, grid.get(table.place(cell))) for cell in table.cells)
-    there = {(cell.row.id, cell.column.id) for cell, value in filled if value and value.mean is not None}
-    yield from facts("sources", *cautions(table.cells, there, of.shelf))
     yield from facts("missing", table_facts.missing_runs(table, grid, results, of.shelf.failed).text)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -167,29 +167,6 @@ def doubts_of(searches: Sequence[StoredSearch], keys: Collection[str]) -> Doubts
         return Doubts(border, None)
     lead = first.accuracy - others[0].accuracy
     return Doubts(border, within_noise(lead, first.clients, others[0].clients, "scored clients"))
-
-
-def cautions(cells: Iterable[Cell], done: Container[tuple[str, str]], shelf: Shelf) -> list[str]:
-    """Footer lines on tuned values at a border, and on choices within noise.
-
-    `done`: rows and columns, by id, of the cells that have a number.
-    """
-    stages: dict[tuple[str, str], list[Cell]] = {}
-    for cell in cells:
-        stages.setdefault((cell.row.id, cell.column.id), []).append(cell)
-    borders, noise = [], []
-    for place, (cell, *more) in stages.items():
-        tuned = [key for key, source in cell.rests_on.items() if source == "tuned"]
-        if tuned and place in done:
-            found = doubts_of(stored_searches(cell, [one.stage for one in (cell, *more)], tuned, shelf), tuned)
-            name = f"{cell.row.title} ({cell.column.setting}"
-            borders += [f"{name}: {', '.join(map(str, found.edges))})"] * bool(found.edges)
-            noise += [f"{name})"] * (found.noise is not None)
-    told = {
-        "Tuned values at the border of what was tried, so that a better one may lie beyond": borders,
-        "Tuned values whose lead over the next best trial is within noise, or of unknown noise": noise,
-    }
-    return [f"{about}: {', '.join(names)}." for about, names in told.items() if names]
 
 
 def _stage(cell: Cell, run: RunSpec, stages: Sequence[Shown]) -> Shown:

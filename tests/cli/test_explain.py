@@ -234,14 +234,6 @@ def test_a_tuned_value_that_is_the_suites_is_known_as_chosen(cli, suite, folder:
     assert "batch = 10" in used and "lr = 0.05" in used
     assert " ".join(out.split()).count("is the smallest that was tried: a better one may lie beyond.") == 1  # lr alone
     assert "its noise is not known" in " ".join(out.split())
-    make_up(folder / "results", path)
-    foot = " ".join(cli("report", "-s", "tiny.toml", "--full").out.split())
-    about = "Tuned values at the border of what was tried, so that a better one may lie beyond: "
-    assert f"{about}FedAvg (Shards: lr = 0.05 is the smallest), FedAvg (Dirichlet: lr" in foot
-    assert (
-        "lead over the next best trial is within noise, or of unknown noise: FedAvg (Shards), FedAvg (Dirichlet)."
-        in foot
-    )
 
 
 @pytest.mark.parametrize("batch", [2, 3, 5])  # which trial is read first depends on their ids
