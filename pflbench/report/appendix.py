@@ -122,7 +122,7 @@ def _other_stages(table: Table, versus: Versus) -> list[str]:
 
 
 def _judged(value: CellValue, verdict: Verdict, notes: dict[str, int]) -> str:
-    """`✗ differs [1], reference suspect [2]; rounds 55–100: agrees`. `notes`: the numbers of the reasons so far."""
+    """`✗ differs [1], reference suspect [2]`. `notes`: the numbers of the reasons so far."""
 
     def footnote(reason: str) -> str:
         return f" [{notes.setdefault(reason, len(notes) + 1)}]"
@@ -131,7 +131,7 @@ def _judged(value: CellValue, verdict: Verdict, notes: dict[str, int]) -> str:
     for word, why in ((SUSPECT, verdict.suspect), ("nearer at our best round", verdict.at_best)):
         if why is not None:
             said += f", {word}{footnote(why)}"
-    return said + value.judged.removeprefix(verdict.label)
+    return said
 
 
 def _over_clients(table: Table, found: Mapping[tuple[str, str], Fairness]) -> Appendix:

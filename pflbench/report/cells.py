@@ -25,9 +25,9 @@ from pflbench.report.reading import (
     scored,
     smallest,
 )
-from pflbench.report.table import CellValue, Gap, Peak, Recent
+from pflbench.report.table import CellValue, Gap, Peak
 from pflbench.report.text import ranges
-from pflbench.report.verdict import COMPARED, ENOUGH_SEEDS, verdict
+from pflbench.report.verdict import COMPARED, verdict
 from pflbench.result import RunResult
 from pflbench.suite.cells import Cell, Choice, Expansion, Reading, Reference
 from pflbench.suite.schema import Spread
@@ -157,12 +157,7 @@ def _over_rounds(value: CellValue, results: Sequence[RunResult], reading: Readin
         return replace(value, gap=other_readings(results, reading))
     if table.paper_round == "best":
         return _with_peak(value, results, reading, table)
-    found, verdict_, theirs = recent(results, reading), value.verdict, value.reference
-    compared = verdict_ is not None and verdict_.label in COMPARED
-    if found and theirs and compared and len(found.seeds) >= ENOUGH_SEEDS:
-        later = verdict([*found.seeds.values()], theirs, table.spread, table.layout.decimals)
-        found = found._replace(verdict=later)
-    value = replace(value, recent=found)
+    verdict_, theirs = value.verdict, value.reference
     if verdict_ is None or theirs is None or verdict_.label not in COMPARED[1:]:
         return value
     other = other_readings(results, reading)
@@ -290,30 +285,6 @@ def _std(values: Floats, ddof: int) -> float | None:
     if len(values) < 2 or len(values) <= ddof:
         return None
     return float(values.std(axis=0, ddof=ddof).mean())
-
-
-def recent(results: Sequence[RunResult], reading: Reading) -> Recent | None:
-    """A cell's done runs, one per seed, over their last scored rounds.
-
-    None where the cell is a mean over rounds anyway, or where no run was scored in enough of them.
-    """
-    if any(result.spec.scoring.last > 1 for result in results):
-        return None
-    walks = {result.spec.seed: by_round(result, reading, WINDOW) for result in results}
-    found = {seed: walk for seed, walk in walks.items() if len(walk) == WINDOW}
-    if not found:
-        return None
-    values = np.array([list(walk.values()) for walk in found.values()])  # [seed, round]
-    return Recent(
-        rounds=(min(map(min, found.values())), max(map(max, found.values()))),
-        seeds=dict(zip(found, values.mean(axis=1).tolist(), strict=True)),
-        mean=float(values.mean()),
-        least=float(values.min()),
-        most=float(values.max()),
-        step=float(np.abs(np.diff(values)).max()),
-        last=float(values[:, -1].mean()),
-        deviation=float(values.std(axis=1, ddof=1).mean()),
-    )
 
 
 def other_readings(results: Sequence[RunResult], reading: Reading) -> Gap | None:

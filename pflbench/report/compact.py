@@ -127,6 +127,4 @@ def _marks(table: Table) -> list[str]:
     there = {source for *_, value in table.shown if value.mean is not None for source in value.rests_on.values()}
     meanings = {"guess": "a guess", "tuned": "values that we tuned"}
     told = [f"{text.MARKS[source]} on {meaning}" for source, meaning in meanings.items() if source in there]
-    lines = [f"Rests {', '.join(told)}."] if told else []
-    swings = any(value.swings for *_, value in table.shown)
-    return [*lines, *([f"{text.SWINGS}: the last ten scored rounds vary more than the seeds."] if swings else [])]
+    return [f"Rests {', '.join(told)}."] if told else []

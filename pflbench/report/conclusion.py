@@ -8,10 +8,8 @@ from pflbench.commands import command
 from pflbench.report.explain import Explanation
 from pflbench.report.facts import Fact, facts
 from pflbench.report.holdings import FederationSummary
-from pflbench.report.reading import WINDOW
 from pflbench.report.stored import commit
-from pflbench.report.table_facts import over_rounds
-from pflbench.report.text import difference_text, limits, number, ranges
+from pflbench.report.text import difference_text, limits
 from pflbench.report.verdict import ENOUGH_SEEDS, Label
 from pflbench.units import count
 
@@ -63,8 +61,6 @@ def conclude(of: Explanation) -> Iterator[Fact]:
     if of.value.mean is not None:
         yield from facts("scores", *_on_test(of), severity="decisive")
         yield from facts("data", *_data(of), severity="decisive")
-        yield from facts("rounds", *_last_rounds(of), severity="decisive")
-        yield from facts("rounds", *_swing(of))
         if unchecked := [run.spec.id for run in of.ran if commit(run).endswith("+")]:
             yield Fact("runs", f"Computed with code that was changed and not committed: {', '.join(unchecked)}.")
     yield from facts("sources", *_sources(of))
@@ -224,29 +220,6 @@ def _on_test(of: Explanation) -> Iterator[str]:
         apart = f", {_beside(of, found.mean - reference.mean)}" if reference else ""
         would = f"it would be {of.printed(found.mean, found.spread)}{apart}."
         yield f"With points chosen on the test scores, as the paper's wording may mean, {would}"
-
-
-def _last_rounds(of: Explanation) -> Iterator[str]:
-    """A sentence on how much the number depends on which round is the last."""
-    if (recent := of.value.recent) is not None:
-        mean, least, most = map(of.printed, (recent.mean, recent.least, recent.most))
-        seeds = "" if len(recent.seeds) == of.value.done else f"; seeds {ranges(recent.seeds)}"
-        told = over_rounds(of.value, of.table.layout.decimals)
-        yield (
-            f"The number is the last round's alone. Over the last {WINDOW} scored rounds "
-            f"({recent.rounds[0]}–{recent.rounds[1]}{seeds}) the mean is {mean}, single runs are between {least} and "
-            f"{most}, and move by up to {number(recent.step, None, 1)} points from one to the next."
-        ) + (f" That mean is {told}." if told else "")
-
-
-def _swing(of: Explanation) -> Iterator[str]:
-    recent = of.value.recent
-    if recent is not None and of.value.swings and of.value.deviation is not None:
-        rounds, seeds = (number(one, None, 1) for one in (recent.deviation, of.value.deviation))
-        yield (
-            f"Its curve swings: over these rounds a run's standard deviation is {rounds} points (the mean over seeds), "
-            f"that over seeds {seeds} (both with ddof = 1)."
-        )
 
 
 def difference_line(of: Explanation) -> str:

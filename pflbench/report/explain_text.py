@@ -121,8 +121,7 @@ def _numbers(of: Explanation) -> list[str]:
     lines.append(_last_round(of))
     if value.verdict is not None:
         suspect = "" if value.verdict.suspect is None else f", {SUSPECT}"
-        later = value.judged.removeprefix(value.verdict.label)
-        lines.append(f"Verdict of the report: {value.verdict.label}{suspect} ({value.verdict.reason}){later}.")
+        lines.append(f"Verdict of the report: {value.verdict.label}{suspect} ({value.verdict.reason}).")
         lines.append(f"But {value.verdict.at_best}." if value.verdict.at_best else "")
     lines.append(difference_line(of))
     lines.append(_beside(of))

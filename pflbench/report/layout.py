@@ -306,7 +306,6 @@ def _facts(of: Filled) -> Iterator[Fact]:
         "rounds",
         table_facts.rounds_trained(table),
         *gaps,
-        *table_facts.recent_lines(table, grid),
     )
     yield from facts("scores", *table_facts.choices(table), *table_facts.chosen_on_test(table, grid))
     yield from facts("sources", *table_facts.unprinted(grid, titles))

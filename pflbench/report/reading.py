@@ -113,14 +113,9 @@ def averaged(result: RunResult, reading: Reading) -> frozenset[tuple[int, int, i
     return frozenset(found)
 
 
-def by_round(result: RunResult, reading: Reading, most: int = 0) -> dict[int, float]:
-    """A run's mean accuracy in percent after every round it was scored in; `most`: of the last so many alone."""
-    walk = _walk(result, reading)
-    return {n: walk[n] for n in list(walk)[-most:]}
-
-
 @_once
-def _walk(result: RunResult, reading: Reading) -> dict[int, float]:
+def by_round(result: RunResult, reading: Reading) -> dict[int, float]:
+    """A run's mean accuracy in percent after every round it was scored in."""
     by_column = replace(result, scores=scores_of(result.scores))
     means = _of_each(found, reading, result).mean(axis=1).tolist() if (found := _after_each(by_column, reading)) else []
     return {one.round: mean for one, mean in zip(found, means, strict=True)}

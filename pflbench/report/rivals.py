@@ -199,14 +199,14 @@ def _behind(one: CellValue | None, words: Sequence[str], decimals: int) -> tuple
 
 def _bare(value: CellValue) -> CellValue:
     """The number without the marks, the runs and the place of the cell that it stands behind."""
-    return replace(value, method="", mixed=False, rests_on={}, recent=None, gap=None, done=0, failed=0, expected=0)
+    return replace(value, method="", mixed=False, rests_on={}, gap=None, done=0, failed=0, expected=0)
 
 
 def _shown(beside: Beside | None, decimals: int) -> CellValue | None:
     """The other suite's number, without marks; an empty place where it has none."""
     if beside is None:
         return None
-    theirs = replace(beside.value, rests_on={}, recent=None, verdict=None)
+    theirs = replace(beside.value, rests_on={}, verdict=None)
     return CellValue(told="" if theirs.mean is None else cell(theirs, decimals))
 
 

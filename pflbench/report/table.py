@@ -14,33 +14,6 @@ from pflbench.report.verdict import Verdict
 from pflbench.suite.cells import ColumnHead, ReadAs, Reference
 
 
-class Recent(NamedTuple):
-    """A cell over the last of the rounds that its runs were scored in, where it shows the last one alone.
-
-    `mean` is over these rounds and the seeds, `least` and `most` are those of a single run, `step` is the most by which
-    a run moves from one of these rounds to the next. `last`: the last round's mean over the same seeds.
-    """
-
-    rounds: tuple[int, int]
-    """The first and the last of them."""
-    seeds: Mapping[int, float]
-    """The mean over these rounds of each seed whose run was scored in enough of them."""
-    mean: float
-    least: float
-    most: float
-    step: float
-    last: float
-    deviation: float
-    """Mean over the seeds of each one's standard deviation over these rounds (ddof = 1)."""
-    verdict: Verdict | None = None
-    """Comparison of this reading with the paper's number; None for fewer than three seeds."""
-
-    @property
-    def name(self) -> str:
-        """`rounds 55–100`."""
-        return f"rounds {self.rounds[0]}–{self.rounds[1]}"
-
-
 class Gap(NamedTuple):
     """A cell's seeds that were scored in several rounds, each reading's mean by seed, in percent."""
 
@@ -120,8 +93,6 @@ class CellValue:
     """At stage "stored": how many clients never took part, over all seeds, and so have nothing to score."""
     gap: Gap | None = None
     """Means in other rounds, if the table is not read at the last round."""
-    recent: Recent | None = None
-    """Statistics of the last scored rounds, if enough were scored and the cell shows the last one."""
     peak: Peak | None = None
     """Its best round, if that is what the paper prints and the cell shows the last one."""
     reference: Reference | None = None
@@ -152,23 +123,6 @@ class CellValue:
     def leads(self) -> bool:
         """True if it is the best of its column so far, with seeds missing."""
         return self.best and not self.complete
-
-    @property
-    def deviation(self) -> float | None:
-        """Standard deviation over seeds with ddof = 1, whatever the suite prints; None below two seeds."""
-        return float(np.std([*self.seeds.values()], ddof=1)) if len(self.seeds) > 1 else None
-
-    @property
-    def swings(self) -> bool:
-        """True if a run varies more over the last scored rounds than the runs of different seeds do."""
-        return self.recent is not None and self.deviation is not None and self.recent.deviation > self.deviation
-
-    @property
-    def judged(self) -> str:
-        """`inconclusive; rounds 55–100: differs`: the verdict, and that over the last scored rounds; else empty."""
-        later = self.recent and self.recent.verdict
-        said = [self.verdict.label] if self.verdict else []
-        return "; ".join([*said, *([f"{self.recent.name}: {later.label}"] if self.recent and later else [])])
 
     @property
     def compared(self) -> CellValue:

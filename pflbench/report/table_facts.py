@@ -11,10 +11,10 @@ from typing import NamedTuple
 from pflbench.commands import DEFAULT_RESULTS, command
 from pflbench.report.cells import spread_word
 from pflbench.report.provenance import per_column
-from pflbench.report.reading import WINDOW, concerned
+from pflbench.report.reading import concerned
 from pflbench.report.statistics import LEVEL
 from pflbench.report.table import CellValue, Gap, Grid
-from pflbench.report.text import MARKS, SWINGS, difference_text, grouped, number, ranges
+from pflbench.report.text import MARKS, grouped, number, ranges
 from pflbench.report.verdict import COMPARED
 from pflbench.spec import RunSpec
 from pflbench.suite.cells import Cell, ColumnHead, Expansion, ReadAs, TableRow
@@ -36,11 +36,6 @@ _MODELS = {
 """Models that are scored, for stages where that is the same for all runs."""
 _UNPRINTED = {"guess": "values that no paper or code gives, guessed", "tuned": "values that we tuned"}
 NO_PAPER = "No paper has this table."
-SWINGING = (
-    f"over its last {WINDOW} scored rounds a run's standard deviation (the mean over seeds) exceeds the one over seeds "
-    "(both with ddof = 1), so its last round is not one number"
-)
-"""Meaning of the mark of a cell whose curve swings."""
 _NAMED = 4
 """Departures from the paper's text that the footer names."""
 
@@ -233,45 +228,6 @@ def rounds_trained(table: Expansion) -> str:
             own[cell.row.id][cell.column.id] = f"{cell.needed[0].rounds}"
     differing = "; ".join(f"{row.title}: {per_column(table, own[row.id])}" for row in table.rows if own[row.id])
     return f"Rounds: {per_column(table, usual)}{f' ({differing})' if differing else ''}."
-
-
-def recent_lines(table: Expansion, grid: Grid) -> list[str]:
-    """Means and ranges over the last scored rounds of cells that show the last one alone."""
-    means: dict[str, list[str]] = {}
-    steps: list[tuple[float, str]] = []
-    spans: dict[str, None] = {}
-    for row, head, value in _filled(table, grid):
-        if (found := value.recent) is not None:
-            decimals = table.layout.decimals
-            numbers = found.mean, found.least, found.most, found.last
-            mean, least, most, last = (number(one, None, decimals) for one in numbers)
-            seeds = "" if len(found.seeds) == value.done else f"; seeds {ranges(found.seeds)}"
-            told = f"; {over_rounds(value, decimals)}" if found.verdict else ""
-            means.setdefault(head.name, []).append(f"{row.title} {mean} ({least}–{most}, last {last}{seeds}{told})")
-            steps.append((found.step, row.title))
-            spans[f"{found.rounds[0]}–{found.rounds[1]}"] = None
-    if not means:
-        return []
-    step, title = max(steps)
-    swing = grouped(
-        (head.name, f"{row.title} {number(value.recent.deviation, None, 1)} against {number(value.deviation, None, 1)}")
-        for row, head, value in _filled(table, grid)
-        if value.swings and value.recent and value.deviation is not None
-    )
-    return [
-        f"Means over the last {WINDOW} scored rounds ({', '.join(spans)}) instead of the last one alone, with the "
-        f"range of single runs: {_by_column(means)}.",
-        f"From one of these rounds to the next, a run moves by up to {number(step, None, 1)} points ({title}).",
-        *([f"{SWINGS} {SWINGING}: {_by_column(swing)}."] if swing else []),
-    ]
-
-
-def over_rounds(value: CellValue, decimals: int) -> str:
-    """`-3.12 (-4.64 to -1.60) from the paper: differs`, of a cell's last scored rounds; empty without a verdict."""
-    found, theirs = value.recent, value.reference
-    if found is None or found.verdict is None or theirs is None:
-        return ""
-    return f"{difference_text(found.mean - theirs.mean, found.verdict, decimals)} from the paper: {found.verdict.label}"
 
 
 def other_rounds(table: Expansion, grid: Grid) -> tuple[str, list[str]]:

@@ -20,11 +20,9 @@ NONE = "–"
 OUTSIDE = "not in the suite"
 MARKS = {"guess": "ᵍ", "tuned": "ᵗ"}
 """Mark behind the number of a cell that rests on values of this source."""
-SWINGS = "ˢ"
-"""Mark of a cell whose last scored rounds vary more than its seeds."""
 _WIDEST = 16
 """Characters of a group in one line above its columns."""
-_ASCII = dict(zip("–—·×†²ᵍᵗˢ┃│━─╇┼", "--*x*2gts||=-=+", strict=True))
+_ASCII = dict(zip("–—·×†²ᵍᵗ┃│━─╇┼", "--*x*2gt||=-=+", strict=True))
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Beginnings of texts that spreadsheets compute."""
 _TAG, _ENTITY, _LINK = re.compile("<(?=[A-Za-z/!?])"), re.compile(r"&(?=#?\w+;)"), re.compile(r"\]\(")
@@ -49,16 +47,11 @@ def between(interval: Interval | None, decimals: int, sign: str = "+") -> str:
     return "" if interval is None else f" ({limits(interval, decimals, sign)})"
 
 
-def rests(value: CellValue | None) -> str:
+def marks(value: CellValue | None) -> str:
     """Marks for the sources that a number rests on; empty where there is no number."""
     if value is None or value.mean is None:
         return ""
     return "".join(mark for source, mark in MARKS.items() if source in value.rests_on.values())
-
-
-def marks(value: CellValue | None) -> str:
-    """All marks of a number."""
-    return rests(value) + (SWINGS if value is not None and value.swings else "")
 
 
 def glyph(value: CellValue | None) -> str:
