@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pflbench.report.rivals import BEST, LAST
-from pflbench.report.statistics import Interval
 from pflbench.report.table import Against, CellValue, Fairness, Row, Table, Versus
-from pflbench.report.text import NONE, between, cell, difference_text, glyph, number, paper_number, ranges
+from pflbench.report.text import NONE, between, cell, difference_text, glyph, number, paper_number
 from pflbench.report.verdict import COMPARED, RULE, SUSPECT, Verdict
 from pflbench.suite.cells import ColumnHead
+from pflbench.units import count
 
 
 class Appendix(NamedTuple):
@@ -70,13 +70,10 @@ def _versus(table: Table, versus: Versus) -> Appendix:
     for row, head, one in _held(table, versus):
         paired, decimals = one.paired, table.decimals
         shown = number(paired.mean, None, decimals, "+") + between(paired.interval, decimals)
-        over = f"{paired.n} seeds" if one.seed is None else f"{paired.n} clients"
         p = NONE if one.p is None else f"{one.p:.3f}"
-        least = NONE if paired.detectable is None or one.seed is not None else f"{paired.detectable:.{decimals}f}"
-        guard = NONE if one.guard is None else f"{one.guard:.3f}"
-        lines.append((row.title, head.name, shown, over, p, guard, least))
-    header = ("Row", "Column", "Difference", "Over", "p", "p (signs)", "Detectable")
-    words = ("", "over", "p", "p (signs)", "detectable")
+        lines.append((row.title, head.name, shown, count(paired.n, "seed"), p))
+    header = ("Row", "Column", "Difference", "Over", "p")
+    words = ("", "over", "p")
     return Appendix(f"Against {versus.rival}", "versus", header, words, lines, versus_notes(table, versus))
 
 
@@ -89,22 +86,16 @@ def _held(table: Table, versus: Versus) -> Iterator[tuple[Row, ColumnHead, Again
 
 def versus_notes(table: Table, versus: Versus) -> list[str]:
     """Notes on the lines against a rival."""
-    alone = [one.seed for *_, one in _held(table, versus)]
-    seeds = sorted({seed for seed in alone if seed is not None})
-    said = [] if alone else [f"No row has a seed in common with {versus.rival}."]
+    there = [one.paired.n for *_, one in _held(table, versus)]
+    said = [] if there else [f"No row has a seed in common with {versus.rival}."]
     said += _other_stages(table, versus)
-    if None in alone:
+    if any(n > 1 for n in there):
         said += [
             "Seed by seed: runs of one seed share federation, initial model, cohorts and minibatches. In parentheses "
             "Student's 95 % interval; p of the paired t-test, adjusted by Holm over the column.",
-            "p (signs): the exact sign-flip test's, adjusted in the same way. With n seeds it is at least 2/2^n before "
-            "that, so five seeds or fewer never show a difference by it.",
-            "Detectable: the smallest true difference that these seeds would show as significant in 80 of 100 tables.",
         ]
-    if seeds:
-        said.append(
-            f"Client by client where one seed is shared ({ranges(seeds)}): conditional on this seed, without a test."
-        )
+    if 1 in there:
+        said.append("A difference of one shared seed has no interval and no test.")
     return said
 
 
@@ -149,8 +140,8 @@ def _over_clients(table: Table, found: Mapping[tuple[str, str], Fairness]) -> Ap
         "clients. Smallest 10 %: the tenth with the fewest support images, where the runs say how many a client has. "
         "Training and held-out clients: where both are scored."
     ]
-    if any(one.worst_interval for one in found.values()):
-        notes.append("In parentheses 95 % intervals, by a bootstrap of seeds and of clients within them.")
+    if any(one.worst_std is not None for one in found.values()):
+        notes.append("±: the standard deviation over seeds (ddof = 1), no interval.")
     none = ["No cell's clients were scored one by one."]
     kept = [i for i in range(len(header)) if i < 2 or any(line[i] != NONE for line in lines)]
     return Appendix(
@@ -166,16 +157,14 @@ def _over_clients(table: Table, found: Mapping[tuple[str, str], Fairness]) -> Ap
 def _of_clients(one: Fairness, decimals: int) -> tuple[str, ...]:
     """The fields of a line behind its row and column."""
 
-    def text(value: float | None, interval: Interval | None = None) -> str:
-        if value is None:
-            return NONE
-        return number(value, None, decimals) + between(interval, decimals, "")
+    def text(value: float | None, std: float | None = None) -> str:
+        return NONE if value is None else number(value, std, decimals)
 
     few, most = one.clients
     return (
         f"{few}–{most}" if few < most else f"{few}",
         text(one.mean),
-        text(one.worst, one.worst_interval),
-        text(one.spread, one.spread_interval),
+        text(one.worst, one.worst_std),
+        text(one.spread, one.spread_std),
         *(text(value) for value in (one.smallest, one.training, one.held_out)),
     )

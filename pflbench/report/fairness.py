@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -15,54 +14,42 @@ from pflbench.data.federation import split_clients
 from pflbench.errors import PflbenchError
 from pflbench.report.cells import SeedScores, of_seed
 from pflbench.report.reading import Floats, smallest_first, support
-from pflbench.report.statistics import DEVIATION, WORST_TENTH, Interval, deviation, two_level, worst_tenth
+from pflbench.report.statistics import sample
 from pflbench.report.table import Fairness
 from pflbench.suite.cells import Reading
 
 
 def fairness(done: Sequence[SeedScores], reading: Reading) -> Fairness | None:
-    """Spread of a cell's finished seeds over clients; None if clients were not scored one by one.
-
-    What is drawn depends on the runs' ids alone, so that a report is the same every time.
-    """
+    """Spread of a cell's finished seeds over clients; None if clients were not scored one by one."""
     scored = [(one, values) for one in done if len(values := of_seed(one, reading))]
     if not scored:
         return None
     seeds = [values for _, values in scored]
-    ids = sorted(id for one, _ in scored for id in one.runs)
-    drawn = int.from_bytes(hashlib.sha256(" ".join(ids).encode()).digest()[:8], "big")
     parts = [_parts(one) for one, _ in scored] if reading.smallest is None else []
     smallest, training, held_out = map(_mean, zip(*parts, strict=True)) if parts else (None,) * 3
-    worst_interval, spread_interval = _intervals(drawn, tuple(values.tobytes() for values in seeds))
+    worst, spread = (sample([of(values) for values in seeds]) for of in (worst_tenth, deviation))
     return Fairness(
         seeds=len(seeds),
         clients=(min(map(len, seeds)), max(map(len, seeds))),
-        mean=mean_over_seeds(seeds, lambda clients: clients.mean(-1)),
-        worst=mean_over_seeds(seeds, worst_tenth),
-        worst_interval=worst_interval,
-        spread=mean_over_seeds(seeds, deviation),
-        spread_interval=spread_interval,
+        mean=float(np.mean([values.mean() for values in seeds])),
+        worst=worst.mean,
+        worst_std=worst.sd,
+        spread=spread.mean,
+        spread_std=spread.sd,
         smallest=smallest,
         training=training,
         held_out=held_out,
     )
 
 
-def mean_over_seeds(seeds: Sequence[Floats], of: Callable[[Floats], Floats]) -> float:
-    """The mean over seeds of a statistic of one seed's clients, which works over the last axis."""
-    alike = len({len(values) for values in seeds}) == 1
-    return float(np.mean(of(np.stack(seeds)) if alike else [of(values) for values in seeds]))
+def worst_tenth(clients: Floats) -> float:
+    """The mean of the worst tenth of the clients, at least one."""
+    return float(np.sort(clients)[: max(1, len(clients) // 10)].mean())
 
 
-@cache
-def _intervals(drawn: int, seeds: tuple[bytes, ...]) -> tuple[Interval | None, Interval | None]:
-    """The intervals of the worst tenth and of the deviation; `seeds`: each one's clients, as bytes of floats.
-
-    Cells of several tables, and readings of runs that were scored once, have the same; to draw them takes a while.
-    """
-    values = [np.frombuffer(one) for one in seeds]
-    worst, spread = two_level(values, [WORST_TENTH, DEVIATION], np.random.default_rng(drawn)) or (None, None)
-    return worst, spread
+def deviation(clients: Floats) -> float:
+    """The standard deviation over clients (ddof = 0: they are all there are)."""
+    return float(clients.std())
 
 
 @cache
@@ -137,7 +124,7 @@ def spread_over_clients(done: Sequence[SeedScores], reading: Reading) -> ClientS
     quantiles = np.concatenate([np.quantile(some, list(QUANTILES), axis=1) for some in each], axis=1).mean(1)
     counts, _ = np.histogram(np.concatenate(seeds), bins=_BINS, range=(0.0, 100.0))
     return ClientSpread(
-        worst=mean_over_seeds(seeds, worst_tenth),
+        worst=float(np.mean([worst_tenth(one) for one in seeds])),
         median=float(quantiles[list(QUANTILES).index(0.5)]),
         quantiles=tuple(quantiles.tolist()),
         counts=tuple(counts.tolist()),

@@ -106,7 +106,7 @@ class Filled:
 
     def against(self, versus: str) -> Versus:
         """All cells against those of a row, or of a method that one row shows. Raises `UsageError` if that is none."""
-        return held_against(versus, self.table, self.grid, self.found)
+        return held_against(versus, self.table, self.grid)
 
 
 def lay_out(

@@ -30,15 +30,12 @@ BESIDE_COLUMNS = ("beside_mean", "beside_std", "beside_n", "beside_rank", "rank"
 PEAK_COLUMNS = ("best_mean", "best_std", "lead_mean", "lead_std", "scored_rounds", "best_round")
 """Behind these: the best round, its lead over the last one, the number of scored rounds, and the median best one."""
 
-VERSUS_COLUMNS = (
-    *("versus", "versus_difference", "versus_low", "versus_high", "versus_n", "versus_over"),
-    *("versus_p", "versus_sign_p", "versus_detectable"),
-)
+VERSUS_COLUMNS = ("versus", "versus_difference", "versus_low", "versus_high", "versus_n", "versus_p")
 """Columns of the CSV about a rival."""
 
 OVER_CLIENTS_COLUMNS = (
-    *("clients_scored", "client_mean", "worst_tenth", "worst_tenth_low", "worst_tenth_high"),
-    *("client_std", "client_std_low", "client_std_high", "smallest_tenth", "training_mean", "held_out_mean"),
+    *("clients_scored", "client_mean", "worst_tenth", "worst_tenth_std", "client_std", "client_std_std"),
+    *("smallest_tenth", "training_mean", "held_out_mean"),
 )
 """Columns of the CSV about the spread over clients."""
 
@@ -194,8 +191,7 @@ def _over_clients(table: Table, row: Row, head: ColumnHead) -> Sequence[object]:
     if one is None:
         return (None,) * len(OVER_CLIENTS_COLUMNS)
     few, most = one.clients
-    worst, spread = one.worst_interval or (None, None), one.spread_interval or (None, None)
-    numbers = one.mean, one.worst, *worst, one.spread, *spread, one.smallest, one.training, one.held_out
+    numbers = one.mean, one.worst, one.worst_std, one.spread, one.spread_std, one.smallest, one.training, one.held_out
     return (f"{few}-{most}" if few < most else few, *map(_short, numbers))
 
 
@@ -221,11 +217,7 @@ def versus_values(table: Table, row: Row, head: ColumnHead) -> Sequence[object]:
     if one is None:
         return table.versus.rival, *[None] * (len(VERSUS_COLUMNS) - 1)
     low, high = one.paired.interval or (None, None)
-    least = None if one.seed is not None else one.paired.detectable
-    return (
-        *(table.versus.rival, _short(one.paired.mean), _short(low), _short(high), one.paired.n),
-        *("seeds" if one.seed is None else "clients", _short(one.p), _short(one.guard), _short(least)),
-    )
+    return table.versus.rival, _short(one.paired.mean), _short(low), _short(high), one.paired.n, _short(one.p)
 
 
 def _short(value: float | None) -> float | None:

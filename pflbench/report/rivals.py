@@ -11,8 +11,8 @@ import numpy as np
 
 from pflbench.commands import command, public_folder
 from pflbench.errors import UsageError, unknown
-from pflbench.report.cells import SeedScores, fill_cell, read_seeds
-from pflbench.report.reading import EVERYBODY, Shelf
+from pflbench.report.cells import fill_cell, read_seeds
+from pflbench.report.reading import Shelf
 from pflbench.report.statistics import holm, paired
 from pflbench.report.table import Against, Beside, CellValue, Grid, Row, Table, Versus
 from pflbench.report.text import cell, grouped, ranges
@@ -230,14 +230,13 @@ def rival_row(table: Expansion, name: str) -> str:
     return found[0]
 
 
-def held_against(name: str, table: Expansion, grid: Grid, found: Mapping[Place, Sequence[SeedScores]]) -> Versus:
+def held_against(name: str, table: Expansion, grid: Grid) -> Versus:
     """Every cell against the rival's in its column, where both have a seed in common and data are not mixed.
 
     Args:
         name: The rival's row, or its method.
         table: Whose columns these are.
         grid: The filled cells.
-        found: What was read of each cell, by its place.
 
     Raises:
         UsageError: The name means no row, or several.
@@ -252,37 +251,15 @@ def held_against(name: str, table: Expansion, grid: Grid, found: Mapping[Place, 
             if place == theirs or theirs not in grid or mine.mixed:
                 continue
             common = [seed for seed in mine.seeds if seed in grid[theirs].seeds]
-            if len(common) > 1:
+            if common:
                 column[place] = Against(paired([mine.seeds[seed] - grid[theirs].seeds[seed] for seed in common]))
-            elif common:
-                column |= _by_clients(place, found[place], found[theirs], common[0])
         compared |= _adjusted(column)
     (title,) = (row.title for row in table.rows if row.id == of)
     return Versus(title, compared)
 
 
-def _by_clients(
-    place: Place, ours: Sequence[SeedScores], theirs: Sequence[SeedScores], seed: int
-) -> dict[Place, Against]:
-    """The cell against the rival's of one seed, over the clients that both score; empty where that is nobody."""
-    mine, other = (client_accuracies(one) for side in (ours, theirs) for one in side if one.result.spec.seed == seed)
-    common = [client for client in mine if client in other and client != EVERYBODY]
-    return {place: Against(paired([mine[one] - other[one] for one in common], tested=False), seed)} if common else {}
-
-
-def client_accuracies(one: SeedScores) -> dict[int, float]:
-    """Each client's accuracy in percent, the mean over the rounds and fine-tuning steps that are read."""
-    found, values = one.each
-    return dict(zip(found, values.tolist(), strict=True))
-
-
 def _adjusted(column: Mapping[Place, Against]) -> dict[Place, Against]:
     """The column with p-values adjusted over all of its comparisons that have one."""
-    tested = {place: one for place, one in column.items() if one.seed is None}
-    by_t = holm([1.0 if one.paired.p_t is None else one.paired.p_t for one in tested.values()])
-    by_sign = holm([1.0 if one.paired.p_sign is None else one.paired.p_sign for one in tested.values()])
-    judged = {
-        place: replace(one, p=p, guard=guard)
-        for (place, one), p, guard in zip(tested.items(), by_t, by_sign, strict=True)
-    }
-    return {**column, **judged}
+    tested = {place: one.paired.p_t for place, one in column.items() if one.paired.p_t is not None}
+    adjusted = dict(zip(tested, holm([*tested.values()]), strict=True))
+    return {place: replace(one, p=adjusted.get(place)) for place, one in column.items()}

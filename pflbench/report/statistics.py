@@ -7,8 +7,8 @@ Runs of one seed share federation, initial model, cohorts and minibatches, so me
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -57,9 +57,6 @@ class Paired(NamedTuple):
         sd: Their standard deviation (ddof = 1); None for one seed.
         interval: Student's t-interval of the mean; None for one seed.
         p_t: Two-sided p of the paired t-test; None for one seed.
-        p_sign: Two-sided p of the exact sign-flip test, never below 2 / 2ⁿ; None where it was not asked for.
-        detectable: The smallest true difference that so many seeds show as significant with a power of 80 %; None for
-            one seed, and where it was not asked for.
     """
 
     n: int
@@ -67,8 +64,6 @@ class Paired(NamedTuple):
     sd: float | None
     interval: Interval | None
     p_t: float | None
-    p_sign: float | None
-    detectable: float | None
 
 
 def sample(values: npt.ArrayLike) -> Sample:
@@ -87,28 +82,10 @@ def sample_interval(of: Sample, level: float = LEVEL) -> Interval | None:
     return None if of.sd is None or of.n < 2 else _around(of.mean, of.sd / math.sqrt(of.n), of.n - 1, level)
 
 
-def paired(differences: npt.ArrayLike, tested: bool = True) -> Paired:
-    """Statistics of the differences of two methods over their shared seeds. Raises `ValueError` for none.
-
-    `tested`: whether the sign-flip test is made and the detectable difference sought, which take long.
-    """
-    return _paired(tuple(_flat(differences).tolist()), tested)
-
-
-@lru_cache(maxsize=20_000)
-def _paired(differences: tuple[float, ...], tested: bool) -> Paired:
-    """Cached, as the readings of a page share most of them."""
-    values = _flat(differences)
-    mean, sd, n = sample(values)
-    return Paired(
-        n=n,
-        mean=mean,
-        sd=sd,
-        interval=mean_interval(values),
-        p_t=_p_of_t(mean, sd, n),
-        p_sign=sign_flip(values) if tested else None,
-        detectable=smallest_detectable(sd, n) if tested else None,
-    )
+def paired(differences: npt.ArrayLike) -> Paired:
+    """Statistics of the differences of two methods over their shared seeds. Raises `ValueError` for none."""
+    mean, sd, n = sample(differences)
+    return Paired(n, mean, sd, mean_interval(differences), _p_of_t(mean, sd, n))
 
 
 def sign_flip(differences: npt.ArrayLike) -> float:
@@ -180,96 +157,6 @@ def difference_interval(ours: Sample, theirs: Sample, level: float = LEVEL) -> I
         return Interval(ours.mean - theirs.mean, ours.mean - theirs.mean)
     df = variance**2 / sum(square**2 / freedom for square, freedom in parts)
     return _around(ours.mean - theirs.mean, math.sqrt(variance), df, level)
-
-
-class Statistic(NamedTuple):
-    """A statistic of one seed's clients.
-
-    Attributes:
-        of: From clients' values to the statistic, over the last axis.
-        resampled: The same of resamples: from sorted values ["clients"] and how often each of them was drawn
-            ["draws", "clients"] to ["draws"].
-    """
-
-    of: Callable[[Floats], Floats]
-    resampled: Callable[[Floats, Floats], Floats]
-
-
-def two_level(
-    clients: Sequence[npt.ArrayLike],
-    statistics: Sequence[Statistic],
-    rng: np.random.Generator,
-    draws: int = 1000,
-) -> list[Interval] | None:
-    """The intervals of statistics of clients, averaged over seeds, by a bootstrap of seeds and of clients within them.
-
-    A resample of n seeds takes each of them, and then its clients, independently, so the variance of its mean is 1 / n
-    of one place's: the mean over seeds of the variance by their clients, and the variance of the seeds' means. Only the
-    clients are drawn, therefore, and the same places for all seeds. The bootstrap's percentiles are too narrow for few
-    seeds, so its standard error is taken times √(n / (n - 1)) and times Student's quantile of n - 1 degrees of freedom.
-
-    Args:
-        clients: For each seed its clients' values ["clients"].
-        statistics: Whose intervals are sought.
-        rng: What is drawn with.
-        draws: How many resamples.
-
-    Returns:
-        One for each statistic; None for fewer than two seeds.
-    """
-    seeds = [np.sort(_flat(one)) for one in clients]
-    n = len(seeds)
-    if n < 2:
-        return None
-    often = {number: _drawn(number, draws, rng) for number in dict.fromkeys(map(len, seeds))}
-    found = []
-    for statistic in statistics:
-        center = float(np.mean([statistic.of(one) for one in seeds]))
-        values = np.array([statistic.resampled(one, often[len(one)]) for one in seeds])  # ["seeds", "draws"]
-        variance = float(values.var(1, ddof=1).mean() + values.mean(1).var()) / n
-        found.append(_around(center, math.sqrt(variance * n / (n - 1)), n - 1, LEVEL))
-    return found
-
-
-def _drawn(number: int, draws: int, rng: np.random.Generator) -> Floats:
-    """Count of each client in resamples of as many clients ["draws", "clients"]."""
-    places = rng.integers(number, size=(draws, number)) + number * np.arange(draws)[:, None]
-    return np.bincount(places.ravel(), minlength=draws * number).reshape(draws, number).astype(np.float64)
-
-
-def worst_tenth(clients: Floats) -> Floats:
-    """The mean of the worst tenth of the clients, at least one, over the last axis."""
-    return np.asarray(np.sort(clients, axis=-1)[..., : _tenth(clients.shape[-1])].mean(-1))
-
-
-def _worst_tenths(clients: Floats, often: Floats) -> Floats:
-    worst, most = _tenth(len(clients)), len(clients)
-    few = min(most, 3 * worst + 20)  # among so many of the worst, a resample has drawn a tenth, or nearly always
-    drawn = often[:, :few].cumsum(1)
-    if few < most and drawn[:, -1].min() < worst:
-        few, drawn = most, often.cumsum(1)
-    np.minimum(drawn, worst, out=drawn)
-    drawn[:, 1:] -= drawn[:, :-1].copy()  # now how often each client is among the worst
-    return np.asarray(drawn @ clients[:few] / worst)
-
-
-def _tenth(number: int) -> int:
-    return max(1, number // 10)
-
-
-def deviation(clients: Floats) -> Floats:
-    """The standard deviation over clients (ddof = 0: they are all there are), over the last axis."""
-    return np.asarray(clients.std(-1))
-
-
-def _deviations(clients: Floats, often: Floats) -> Floats:
-    off = clients - clients.mean()
-    means, squares = often @ off / len(off), often @ off**2 / len(off)
-    return np.asarray(np.sqrt(np.maximum(squares - means**2, 0)))
-
-
-WORST_TENTH = Statistic(worst_tenth, _worst_tenths)
-DEVIATION = Statistic(deviation, _deviations)
 
 
 class Friedman(NamedTuple):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pflbench.report.facts import Fact, Kind
-from pflbench.report.statistics import Interval, Paired
+from pflbench.report.statistics import Paired
 from pflbench.report.verdict import Verdict
 from pflbench.suite.cells import ColumnHead, ReadAs, Reference
 
@@ -145,16 +145,12 @@ class Against:
     """A cell minus the rival's of its column, in points.
 
     Attributes:
-        paired: Over the seeds that both have or, where that is one, over its clients.
-        seed: That one seed, on which everything is conditional; None with more.
+        paired: Over the seeds that both have.
         p: The paired t-test's, adjusted by Holm over the column; None with one seed.
-        guard: The sign-flip test's, adjusted in the same way; None with one seed.
     """
 
     paired: Paired
-    seed: int | None = None
     p: float | None = None
-    guard: float | None = None
 
 
 class Versus(NamedTuple):
@@ -172,9 +168,9 @@ class Fairness(NamedTuple):
         clients: The fewest and the most clients of one of them.
         mean: Of the clients, each counting the same.
         worst: The mean of the worst tenth of the clients (at least one).
-        worst_interval: Its 95 % interval, by the two-level bootstrap; None with one seed.
+        worst_std: Its standard deviation over seeds (ddof = 1); None with one seed.
         spread: The standard deviation over clients (ddof = 0: they are all there are).
-        spread_interval: As of the worst tenth.
+        spread_std: As of the worst tenth.
         smallest: The mean of the tenth of the clients with the fewest support images, at least one; None where the runs
             do not say how many a client has.
         training: The mean of the clients that train, and
@@ -185,9 +181,9 @@ class Fairness(NamedTuple):
     clients: tuple[int, int]
     mean: float
     worst: float
-    worst_interval: Interval | None
+    worst_std: float | None
     spread: float
-    spread_interval: Interval | None
+    spread_std: float | None
     smallest: float | None
     training: float | None
     held_out: float | None

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from pflbench.data.federation import split_clients
+from pflbench.report.fairness import worst_tenth
 from pflbench.report.layout import lay_out
 from pflbench.report.render import CSV_COLUMNS, OVER_CLIENTS_COLUMNS, render
 from pflbench.report.table import Fairness, Table
@@ -88,20 +89,26 @@ def test_each_number_is_a_slow_counting_of_the_scores(store: Store, table: Expan
     assert [found.smallest, found.training, found.held_out] == pytest.approx(
         [means["smallest"], means["training"], means["held"]]
     )
-    assert found.worst_interval and found.worst in found.worst_interval
-    assert found.spread_interval and found.spread in found.spread_interval
+    stds = [statistics.stdev(expected[name]) for name in ("worst", "spread")]
+    assert [found.worst_std, found.spread_std] == pytest.approx(stds)
 
 
-def test_it_is_the_same_every_time_and_stands_in_every_format(store: Store, table: Expansion) -> None:
+def test_of_fewer_than_ten_clients_one_is_the_worst_tenth() -> None:
+    clients = np.arange(20.0)
+    assert (worst_tenth(clients), worst_tenth(clients[:9])) == (0.5, 0.0)
+
+
+def test_it_stands_in_every_format_as_a_mean_and_a_standard_deviation(store: Store, table: Expansion) -> None:
     made = lay_out(table, store, over_clients=True)
-    assert made == lay_out(table, store, over_clients=True)
     found = of(made)
     for format in ("terminal", "markdown", "latex"):
         text = render(made, format, width=200, color=False)  # type: ignore[arg-type]
         assert "ver clients" in text and f"{found.worst:.2f}" in text and "Held-out" in text
+        assert f"{found.worst:.2f} (" not in text and f"{found.worst_std:.2f}" in text
     header, line = csv.reader(io.StringIO(render(made, "csv")))
     assert tuple(header) == (*CSV_COLUMNS, *OVER_CLIENTS_COLUMNS)
     told = dict(zip(header, line, strict=True))
+    assert float(told["worst_tenth_std"]) == pytest.approx(found.worst_std)
     assert float(told["worst_tenth"]) == pytest.approx(found.worst) and told["clients_scored"] == str(CLIENTS)
     assert "Over clients" not in render(lay_out(table, store), "markdown")
 
@@ -112,7 +119,7 @@ def test_what_was_not_scored_has_no_number(build: Build, store: Store, table: Ex
     run = build.spec(0)
     store.write(build.result(run, 0.4))  # of the clients 2 and 3, with 30 % and 50 %
     found = of(lay_out(replace(table, cells=(replace(cell, runs=(run,)),)), store, over_clients=True))
-    assert (found.seeds, found.clients, found.smallest, found.worst_interval) == (1, (2, 2), None, None)
+    assert (found.seeds, found.clients, found.smallest, found.worst_std) == (1, (2, 2), None, None)
     assert (found.mean, found.worst, found.spread) == pytest.approx((40, 30, 10))
     trains = split_clients(run.clients, run.training_clients, run.seed)
     assert (found.training is None) == (trains[2] == trains[3])
