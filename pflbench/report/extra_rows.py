@@ -166,15 +166,20 @@ def _groups(found: _Runs) -> list[list[Variant]]:
 
 
 def _row(table: Expansion, group: list[Variant], found: _Runs, columns: Mapping[str, _Column]) -> list[Cell]:
-    """The cells of a row with these variants: none where the table shows no stage of its runs."""
-    id = EXTRA + hashlib.sha256(repr(group).encode()).hexdigest()[:12]
-    row = TableRow(id, _title(group, found, columns), group[0].name, ())
+    """The cells of a row with these variants: none where the table shows no stage of its runs.
+
+    The global models of a user-supplied method, where its runs are scored there, too, are a second row.
+    """
+    id, title = EXTRA + hashlib.sha256(repr(group).encode()).hexdigest()[:12], _title(group, found, columns)
+    rows = TableRow(id, title, group[0].name, ()), TableRow(f"{id}:global", f"{title} (global)", group[0].name, ())
     cells = []
     for head in table.heads:
         for one in group:
-            runs, column = found[one].get(head.column.id, []), columns.get(head.column.id)
-            reading = column and _reading(head, column, runs)
-            if column and reading:
+            runs = found[one].get(head.column.id)
+            if not runs:
+                continue
+            column = columns[head.column.id]
+            for row, reading in zip(rows, _readings(head, column, runs), strict=False):
                 of_seeds = _of_seeds((run for run in runs if reading.stage in _stages(run)), column.seeds)
                 sources = _sources(column, reading.stage, of_seeds[0])
                 cells.append(Cell(row, head.column, reading, of_seeds, sources=sources))
@@ -208,14 +213,18 @@ def _same(run: RunSpec, other: RunSpec, key: str) -> bool:
     return key != "rounds" or run.rounds == other.rounds
 
 
-def _reading(head: ColumnHead, column: _Column, runs: Sequence[RunSpec]) -> Reading | None:
-    """Reading of the runs there: as of the suite's rows at that stage, if there are such."""
-    stages = [s for s in PREFERRED if any(s in _stages(run) for run in runs)]
-    stages = [s for s in stages if (s in column.stages if head.stage is None else s == head.stage)]
-    if not stages:
-        return None
-    alike = next((cell.reading for cell in column.cells if cell.stage == stages[0]), None)
-    return alike or replace(column.cells[0].reading, stage=stages[0], steps=None)
+def _readings(head: ColumnHead, column: _Column, runs: Sequence[RunSpec]) -> list[Reading]:
+    """Readings of the runs in a row and, of a user-supplied method's global models, in a second one.
+
+    As of the suite's rows at that stage, if there are such.
+    """
+    there = [s for s in PREFERRED if any(s in _stages(run) for run in runs)]
+    shown = [s for s in there if (s in column.stages if head.stage is None else s == head.stage)][:1]
+    if shown and head.stage is None and "global" in there and is_reference(runs[0].method.name):
+        shown = list(dict.fromkeys((*shown, "global")))
+    alike = {cell.stage: cell.reading for cell in reversed(column.cells)}
+    first = column.cells[0].reading
+    return [alike.get(stage) or replace(first, stage=stage, steps=None) for stage in shown]
 
 
 def _stages(run: RunSpec) -> set[str]:

@@ -108,11 +108,13 @@ def test_runs_without_a_digest_are_other_runs_after_any_edit(cli, folder: Path) 
 
 
 def rows_of_foo(cli) -> tuple[list[tuple[str, str, str]], list[str]]:
-    """The rows of foo.py:Foo (title, seeds, mean), and the lines on its versions."""
+    """The rows of foo.py:Foo (title, seeds, mean) without its global models, and the lines on its versions."""
     shown = cli("report", "-s", "tiny.toml", "--column", "shards", "--format", "csv").out
     rows = [(line["row"], line["n"], line["mean"]) for line in csv.DictReader(shown.splitlines())]
     text = cli("report", "-s", "tiny.toml", "--column", "shards", "--format", "markdown").out
-    return [row for row in rows if row[0].startswith("Foo")], re.findall(r"foo.py:Foo is shown .*", text)
+    return [row for row in rows if row[0].startswith("Foo") and "(global)" not in row[0]], re.findall(
+        r"foo.py:Foo is shown .*", text
+    )
 
 
 def test_a_table_shows_one_version_of_a_file_and_counts_the_others(cli, folder: Path) -> None:

@@ -190,9 +190,12 @@ def test_a_row_of_a_method_that_was_not_checked_says_so(build: Build, store: Sto
     build.fill(store)
     store.write(build.result(build.spec(0, "lab/foo.py:Foo"), 0.5, unchecked=True))
     table = lay_out(build.table(), store)
-    assert [row.title for row in table.extra] == ["Foo (unchecked)"]
+    assert [row.title for row in table.extra] == ["Foo (unchecked)", "Foo (global) (unchecked)"]
     assert [row.title for row in table.rows] == [row.title for row in build.table().rows]
-    assert foot(table, "Trained with") == "Trained with --unchecked, not held against the contract of methods: Foo."
+    assert (
+        foot(table, "Trained with")
+        == "Trained with --unchecked, not held against the contract of methods: Foo, Foo (global)."
+    )
 
 
 def test_data_of_an_extra_row_counts(build: Build, store: Store) -> None:
@@ -212,14 +215,15 @@ def test_mixed_versions_are_never_silent(build: Build, store: Store) -> None:
     assert value(table, "fedavg").mixed
 
 
-def test_extra_rows_are_labeled_by_class(build: Build, store: Store) -> None:
+def test_extra_rows_are_labeled_by_class_with_the_global_models_in_a_second_one(build: Build, store: Store) -> None:
     for seed in range(3):
         store.write(build.result(build.spec(seed, "lab/foo.py:Foo"), 0.1, (0.6, 0.8)))
     table = lay_out(build.table(), store)
-    assert [row.title for row in table.extra] == ["Foo"]
-    cell = value(table, "Foo")
-    assert cell.mean == pytest.approx(70)
+    assert [row.title for row in table.extra] == ["Foo", "Foo (global)"]
+    cell, server = value(table, "Foo"), value(table, "Foo (global)")
+    assert cell.mean == pytest.approx(70) and server.mean == pytest.approx(10)
     assert (cell.stage, cell.method) == ("finetuned", "lab/foo.py:Foo")
+    assert (server.stage, server.method, server.runs) == ("global", "lab/foo.py:Foo", cell.runs)
     assert table.extra[0].cells[B] is None
     assert foot(table, "Runs of the suite:") == "Runs of the suite: 0 of 6 done, 0 failed."
 
@@ -234,7 +238,8 @@ def test_extra_rows_of_two_files_or_versions(build: Build, store: Store) -> None
     ):
         store.write(build.result(build.spec(0, name, version=version), 0.5))
     table = lay_out(build.table(), store)
-    assert [row.title for row in table.extra] == ["Bar@aa", "Bar@bb", "a.py:Foo", "b.py:Foo", "fedavg@0"]
+    titles = [row.title for row in table.extra if not row.title.endswith(" (global)")]
+    assert titles == ["Bar@aa", "Bar@bb", "a.py:Foo", "b.py:Foo", "fedavg@0"]
     assert text(value(table, "Bar@aa"), 2) == "50.00 (1/3)"
 
 
@@ -246,7 +251,7 @@ def test_of_runs_that_nobody_is_known_to_have_asked_for_users_methods_are_extra_
         store.write(build.result(spec, 0.5, asked=None))
     store.write(build.result(build.spec(0, "lab/bar.py:Bar"), 0.5, asked={"suite": "other", "profile": "paper"}))
     table = lay_out(build.table(), store)
-    assert [row.title for row in table.extra] == ["Foo"]
+    assert [row.title for row in table.extra] == ["Foo", "Foo (global)"]
     assert foot(table, "Not shown:").startswith("Not shown: 1 stored run(s) of fedavg with other seeds")
 
 
@@ -261,14 +266,14 @@ def test_extra_rows_show_what_differs(build: Build, store: Store) -> None:
 def test_extra_rows_join_over_columns(build: Build, store: Store) -> None:
     for alpha, lr in ((0.3, 0.1), (5.0, 0.2)):
         store.write(build.result(build.spec(0, "foo.py:Foo", alpha=alpha, lr=lr), 0.5))
-    (row,) = lay_out(build.table(), store).extra
-    assert row.title == "Foo"
-    assert all(row.cells)
+    row, server = lay_out(build.table(), store).extra
+    assert (row.title, server.title) == ("Foo", "Foo (global)")
+    assert all(row.cells) and all(server.cells)
     store.write(build.result(build.spec(0, "foo.py:Foo", lr=0.3), 0.5))
     rows = lay_out(build.table(), store).extra
     titles, ids = [row.title for row in rows], {row.id for row in rows}
-    assert len(ids) == 3 and all(re.fullmatch("extra:[0-9a-f]{12}", id) for id in ids)
-    assert titles == ["Foo (lr=0.1)", "Foo (lr=0.2)", "Foo (lr=0.3)"]
+    assert len(ids) == 6 and all(re.fullmatch("extra:[0-9a-f]{12}(:global)?", id) for id in ids)
+    assert titles[::2] == ["Foo (lr=0.1)", "Foo (lr=0.2)", "Foo (lr=0.3)"]
 
 
 def test_an_extra_row_never_takes_a_suite_rows_place(build: Build, store: Store) -> None:
@@ -308,7 +313,7 @@ def test_extra_rows_have_the_tables_seeds(build: Build, store: Store) -> None:
     assert set(foo.seeds) == set(foo.runs) == set(fedavg.seeds) == {0, 1, 2}
     assert foo.mean == pytest.approx(50) and (foo.done, foo.expected) == (3, 3)
     assert (foo.best, fedavg.best) == (False, True)  # with all five seeds, Foo's mean would be 70
-    assert [row.title for row in table.extra] == ["Foo"]  # no seed of the table is done with Bar
+    assert [row.title for row in table.extra] == ["Foo", "Foo (global)"]  # no seed of the table is done with Bar
     assert foot(table, "Not shown:") == (
         "Not shown: 3 stored run(s) of Bar, Foo with other seeds than the table's (3, 4, 7)."
     )
@@ -416,6 +421,7 @@ def test_extra_rows_rest_on_the_columns_settings_and_on_values_they_have_in_comm
         store.write(build.result(guest, 0.5))
     found = {row.title: row.cells[0].rests_on for row in lay_out(table, store).extra if row.cells[0]}
     shared = {"dataset": "guess", "finetune.lr": "guess", "rounds": "guess"}
+    assert found.pop("Mine (global)") == {"dataset": "guess", "rounds": "guess"}
     assert found == {"fedavg (epochs=7)": shared | {"lr": "tuned"}, "Mine": shared, "pfedbayes": shared}
     shown = render(lay_out(table, store), "markdown")
     assert "Mine, fedavg (epochs=7), pfedbayes (dataset, finetune.lr, rounds)" in shown

@@ -129,7 +129,7 @@ def test_markdown_escapes_pipes(table: Table) -> None:
 def test_csv_is_the_table(table: Table) -> None:
     frame = pd.read_csv(io.StringIO(render(table, "csv")))
     assert tuple(frame.columns) == CSV_COLUMNS
-    assert len(frame) == 5
+    assert len(frame) == 6
     assert set(frame.suite) == {"demo"}
     assert set(frame.profile) == {"paper"}
     for row in (*table.rows, *table.extra):
@@ -300,7 +300,10 @@ def test_csv_names_the_runs_of_a_cell(build: Build, store: Store) -> None:
 
 def test_csv_names_the_seeds_of_a_cell(table: Table) -> None:
     frame = pd.read_csv(io.StringIO(render(table, "csv")), dtype=str)
-    assert dict(zip(frame.row, frame.seeds, strict=True)) == {"FedAvg": "0 1 2", "FedAvg-FT": "0 1 2", "Foo": "0"}
+    assert dict(zip(frame.row, frame.seeds, strict=True)) == {
+        **{"FedAvg": "0 1 2", "FedAvg-FT": "0 1 2"},
+        **{"Foo": "0", "Foo (global)": "0"},
+    }
 
 
 def test_an_empty_table_renders(build: Build, store: Store) -> None:

@@ -89,9 +89,10 @@ def test_what_is_missing_is_of_the_rows_shown_and_so_is_the_command(table: Expan
 
 def test_an_extra_row_is_told_of_alone(table: Expansion, store: Store) -> None:
     shown = laid_out(table, store, "mine.py:Mine")
-    assert not shown.rows and [one.title for one in shown.extra] == ["Mine (unchecked)"]
+    assert not shown.rows
+    assert [one.title for one in shown.extra] == ["Mine (unchecked)", "Mine (global) (unchecked)"]
     footer = " ".join(shown.footer)
-    assert "not held against the contract of methods: Mine." in footer
+    assert "not held against the contract of methods: Mine" in footer
     assert "Ditto" not in footer and "FedAvg" not in footer
 
 
