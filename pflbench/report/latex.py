@@ -1,4 +1,7 @@
-"""A finished table as a LaTeX `table` in plain ASCII, which pdflatex compiles with the packages that it names."""
+"""A finished table as a LaTeX `table`, which pdflatex compiles with the packages that it names.
+
+Plain ASCII. Letters without a command of LaTeX (Chinese, Cyrillic) stay, and need XeLaTeX or LuaLaTeX.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from pflbench.report.text import views
 from pflbench.suite.cells import ColumnHead
 
 NEEDS = r"% Needs \usepackage{booktabs,graphicx} in the preamble."
+UNICODE = "% Needs XeLaTeX or LuaLaTeX, and a font that has its characters (Chinese: \\usepackage{xeCJK})."
 EMPTY = r"$\cdot$"
 """A cell without a number."""
 
@@ -80,10 +84,11 @@ def latex(table: Table, caption: str | None = None) -> str:
     grids = [*_grids(table)]
     notes = _comments(n for n in table.footer if caption is not None or n not in seeds)
     notes += [f"% {escaped(line)}" for line in (meanings if caption is not None else ())]
-    lines = [NEEDS, *notes, *_float(above, _label(table), grids)]
+    lines = [*notes, *_float(above, _label(table), grids)]
     for one in appendix.appendices(table):
         lines += latex_appendix(table, one)
-    return "\n".join(lines) + "\n"
+    needs = [NEEDS] if all(line.isascii() for line in lines if not line.startswith("%")) else [NEEDS, UNICODE]
+    return "\n".join([*needs, *lines]) + "\n"
 
 
 def latex_appendix(table: Table, of: appendix.Appendix) -> list[str]:
@@ -93,7 +98,7 @@ def latex_appendix(table: Table, of: appendix.Appendix) -> list[str]:
 
 
 def _comments(notes: Iterable[str]) -> list[str]:
-    return [f"% {text.fitting(_in_a_line(line), 'ascii')}" for line in notes]
+    return [f"% {text.in_ascii(_in_a_line(line))}" for line in notes]
 
 
 class Grid(NamedTuple):
@@ -132,7 +137,7 @@ def _label(table: Table) -> str:
 
 @lru_cache(maxsize=1 << 14)  # a page of tables asks for the same lines in every reading
 def escaped(words: str) -> str:
-    """Source in one line of ASCII that prints the words; a character that LaTeX has no command for becomes a `?`."""
+    """Source in one line that prints the words; a letter that LaTeX has no command for stays as it is."""
     said = unicodedata.normalize("NFC", _in_a_line(words))
     # Two of the same in a row would print as one other character.
     apart = ("{}" if c in _LIGATURES and said[i - 1 : i] == c else "" for i, c in enumerate(said))
@@ -163,7 +168,7 @@ def _command(c: str) -> str:
     if parts[1:] in _ACCENTS and parts[0].isascii():
         return f"\\{_ACCENTS[parts[1:]]}{{{_command(parts[0])}}}"
     if not parts.isascii() or not parts.isprintable():
-        return "?"
+        return c if c.isprintable() else "?"
     plain = "".join(map(_command, parts))
     return f"\\textsuperscript{{{plain}}}" if unicodedata.decomposition(c).startswith("<super>") else plain
 
@@ -221,7 +226,7 @@ def _line(fields: Sequence[str]) -> str:
 @lru_cache(maxsize=1 << 14)
 def points(words: str) -> float:
     """Width of words in LaTeX's own font at size 10, rather too much than too little."""
-    return sum(_POINTS.get(c, 5.3) for c in words)
+    return sum(_POINTS.get(c, 10.0 if unicodedata.east_asian_width(c) in "WF" else 5.3) for c in words)
 
 
 Heads = Mapping[int, tuple[str, ...]]

@@ -154,6 +154,11 @@ def fitting(text: str, encoding: str) -> str:
     return text.encode(encoding, "pflbench.ascii").decode(encoding)
 
 
+def in_ascii(text: str) -> str:
+    """The text with ASCII in the place of signs of a table; other characters stay."""
+    return "".join(_ASCII.get(c, c) for c in text)
+
+
 class View(NamedTuple):
     """Columns that all rows are printed with: what stands above the rows' titles, and above each column in lines."""
 

@@ -16,12 +16,12 @@ from table_kit import with_cells, without_paper
 
 from pflbench.report.appendix import Appendix
 from pflbench.report.facts import Fact, facts
-from pflbench.report.latex import FITTING, NEEDS, Grid, escaped, latex_appendix, paged, parts, prose
+from pflbench.report.latex import FITTING, NEEDS, UNICODE, Grid, escaped, latex_appendix, paged, parts, prose
 from pflbench.report.layout import lay_out
 from pflbench.report.render import render
 from pflbench.report.table import Table
 from pflbench.report.tables import reported
-from pflbench.report.text import fitting
+from pflbench.report.text import in_ascii
 from pflbench.report.verdict import Verdict
 from pflbench.selection import EVERYTHING
 from pflbench.store import ShownStore, Store
@@ -79,7 +79,7 @@ def test_a_table_is_a_float_with_all_that_markdown_says(table: Table) -> None:
     assert [len(columns) for columns in widths(shown)] == [1, 1, 1], "the paper's numbers beside ours are two parts"
     said = " ".join(shown.split())
     for line in table.footer:
-        assert prose(line) in said or f"% {fitting(line, 'ascii')}" in shown.splitlines(), line
+        assert prose(line) in said or f"% {in_ascii(line)}" in shown.splitlines(), line
 
 
 def test_the_caption_is_the_title_and_the_seeds_and_all_else_a_comment(table: Table) -> None:
@@ -171,9 +171,9 @@ def test_groups_in_blocks_are_tabulars_below_each_other(personal: Personal, stor
 
 
 @given(st.text())
-def test_any_text_is_one_ascii_line_without_open_commands(words: str) -> None:
+def test_any_text_is_one_line_without_open_commands(words: str) -> None:
     found = escaped(words)
-    assert found.isascii() and found.isprintable()
+    assert found.isprintable()
     plain = re.sub(r"\\[#$%&_{}]", "", found)
     depths = [plain[:i].count("{") - plain[:i].count("}") for i in range(len(plain) + 1)]
     assert min(depths) == depths[-1] == 0
@@ -191,10 +191,23 @@ def test_characters_print_as_what_they_are() -> None:
     assert escaped("C:\\new ~ 2^3") == r"C:\textbackslash{}new \textasciitilde{} 2\textasciicircum{}3"
     assert escaped("--suite x – y") == "-{}-suite x -- y"
     assert escaped("é Š ñ å ç ø α Ω ² ᵍ ½") == (
-        r"\'{e} \v{S} \~{n} \r{a} \c{c} \o{} $\alpha$ $\Omega$ \textsuperscript{2} \textsuperscript{g} ?"
+        r"\'{e} \v{S} \~{n} \r{a} \c{c} \o{} $\alpha$ $\Omega$ \textsuperscript{2} \textsuperscript{g} ½"
     )
     assert escaped("[a] and [b]") == "{}[a] and [b]"
-    assert escaped("数") == "?" and escaped(" a\n\n b\t") == "a b"
+    assert (
+        escaped("数 Набор 😀") == "数 Набор 😀" and escaped("a\u202eb\0") == "a?b?" and escaped(" a\n\n b\t") == "a b"
+    )
+
+
+def test_titles_that_are_not_latin_stay_and_the_source_says_what_it_needs(table: Table) -> None:
+    first, second = table.rows
+    shown = render(replace(table, rows=(replace(first, title="数据集"), second)), "latex")
+    assert "数据集" in outside_of_comments(shown) and shown.startswith(f"{NEEDS}\n{UNICODE}\n")
+    assert UNICODE not in render(table, "latex")
+
+
+def outside_of_comments(shown: str) -> str:
+    return "\n".join(line for line in shown.splitlines() if not line.startswith("%"))
 
 
 @pytest.fixture(scope="module")
