@@ -52,7 +52,7 @@ PAGE, COLUMN = 469.0, 229.0
 _GAP, _GLYPH, _BOLD = 12.0, 10.0, 1.15
 """Points between two columns of a tabular and of a verdict's glyph; factor of bold letters."""
 _POINTS = {
-    **dict.fromkeys(" .,:;'!|ijlft()[]-/\u1d4d\u1d57\u02e2†", 4.0),
+    **dict.fromkeys(" .,:;'!|ijlft()[]-/\u1d4d\u1d57†", 4.0),
     **dict.fromkeys("mwMW%@×−→≈±", 9.0),
     **dict.fromkeys("ABCDEFGHIJKLNOPQRSTUVXYZ", 7.5),
 }
