@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import chain, groupby, zip_longest
 from typing import NamedTuple
 
+from pflbench.output import plain
 from pflbench.report import appendix, text
 from pflbench.report.compact import filled
 from pflbench.report.table import CellValue, Row, Table
@@ -98,7 +99,7 @@ def latex_appendix(table: Table, of: appendix.Appendix) -> list[str]:
 
 
 def _comments(notes: Iterable[str]) -> list[str]:
-    return [f"% {text.in_ascii(_in_a_line(line))}" for line in notes]
+    return [f"% {text.in_ascii(plain(_in_a_line(line)))}" for line in notes]
 
 
 class Grid(NamedTuple):
