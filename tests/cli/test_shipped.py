@@ -184,6 +184,16 @@ def test_merge_brings_the_users_run_beside_the_shipped_one(cli, shipped: Path) -
         assert cli("merge", "results", "--into", "theirs").out == "7 runs merged into 'theirs', 1 was there.\n"
 
 
+def test_a_search_takes_shipped_trials(cli, folder: Path, tmp_path_factory, monkeypatch) -> None:
+    tune = '\n[tune]\ncolumns = ["shards"]\ngrid.fedavg = { lr = [0.05, 0.01] }\n'
+    (folder / "tuned.toml").write_text((folder / "tiny.toml").read_text() + tune)
+    search = ("tune", "-s", "tuned.toml", "-m", "fedavg", "--rounds", "1")
+    assert cli(*search, "-r", "theirs").code == 0
+    ship(folder / "theirs", tmp_path_factory.mktemp("package") / "results", monkeypatch)
+    again = cli(*search)
+    assert again.code == 0 and "best" in again.out and not Path("results").exists()
+
+
 def test_no_verb_changes_them(cli, shipped: Path) -> None:
     before = tree(shipped)
     id = ShownStore(Path("results")).list()[0].spec.id
