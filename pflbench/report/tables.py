@@ -228,7 +228,8 @@ def none_there(part: Selection, store: Store, own: UserSupplied) -> UsageError:
     named = " and ".join(part.suites) or "any suite"
     what = f"{named} under profile {part.profile}" if part.profile else named
     made = instead((run for table in tables for run in table.runs), _finished(store))
-    other = elsewhere(tables, store, named=bool(part.suites)) or f"`{command('run', results=store.root)}` makes them."
+    run = command("run", " --fresh" if store.fresh else "", store.root)
+    other = elsewhere(tables, store, named=bool(part.suites)) or f"`{run}` makes them."
     why = f" for the code and data as they are now; {made}." if made else f". {other}"
     return UsageError(f"No results of {what} in {str(store.root)!r}{why}")
 

@@ -43,7 +43,7 @@ class Store:
     """
 
     def __init__(self, root: Path, mends: bool = True, packaged: bool = False, fresh: bool = False) -> None:
-        self.root = Path(root)
+        self.root, self.fresh = Path(root), fresh
         self.runs = self.root / "runs"
         listed = shipped.shipped_runs()
 

@@ -9,6 +9,7 @@ import pytest
 
 import pflbench as pb
 from pflbench import package
+from pflbench.errors import UsageError
 from pflbench.package import __version__
 from pflbench.store import ShownStore, Store
 from pflbench.store.packing import pack
@@ -102,8 +103,8 @@ def test_those_without_early_rounds_say_where_these_are(cli, packaged: Path) -> 
 
 def test_fresh_leaves_them_out(cli, shipped: Path) -> None:
     result = cli("report", "-s", "tiny.toml", "--fresh")
-    assert result.code == 2 and "No results" in result.err
-    with pytest.raises(pb.api.UsageError, match="No results"):
+    assert result.code == 2 and "No results" in result.err and "`pflbench run --fresh`" in result.err
+    with pytest.raises(UsageError, match="No results"):
         pb.table(pb.select("tiny.toml"), fresh=True)
     assert "8 runs to do" in cli("plan", "-s", "tiny.toml", "--no-measure", "--fresh").out
     assert "8 to do" in cli("run", "-s", "tiny.toml", "--dry-run", "--fresh").out

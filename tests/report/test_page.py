@@ -123,7 +123,11 @@ def test_a_users_text_stays_text_everywhere(build: Build, store: Store, title: s
     grid = [line for line in in_markdown.splitlines() if line.startswith("|")][:4]
     assert len({len(re.findall(r"(?<!\\)\|", line)) for line in grid}) == 1
     typeset = "".join(line for line in in_latex.splitlines(keepends=True) if not line.startswith("%"))
-    assert plain(in_latex) == in_latex and r"\input" not in typeset and typeset.count(r"\begin{") == typeset.count(r"\end{")
+    assert (
+        plain(in_latex) == in_latex
+        and r"\input" not in typeset
+        and typeset.count(r"\begin{") == typeset.count(r"\end{")
+    )
 
 
 def test_the_page_tells_the_rule_of_verdicts_and_colors_each(build: Build, store: Store) -> None:
