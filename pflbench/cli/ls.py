@@ -30,6 +30,7 @@ def ls(
     what: Annotated[str, typer.Argument(metavar="|".join(THINGS), help="What to list.")],
     wanted: Wanted,
     name: Annotated[str | None, typer.Argument(metavar="[METHOD]", help="One method, with all about it.")] = None,
+    every: Annotated[bool, option("--all", help="Of suites: also the variants of each paper's tables.")] = False,
     format_: Annotated[str, option("--format", help="Of runs: terminal, or csv (all that is known).")] = "terminal",
     results: options.Results = options.DEFAULT_RESULTS,
 ) -> int:
@@ -47,7 +48,9 @@ def ls(
         return _runs(wanted, format_, results)
     if format_ != "terminal" or not wanted.everything:
         raise UsageError(f"These options choose among runs: `pflbench ls runs`, not {what}.")
-    rows = {"suites": _suites, "models": _models}.get(what, lambda: _options(what))()
+    if what == "suites":
+        return _suites(every)
+    rows = _models() if what == "models" else _options(what)
     width = max((len(name) for name, _ in rows), default=0)
     for name, text in rows:
         console().print(f"{name:<{width}}  {text}")
@@ -91,15 +94,30 @@ def _runs(wanted: Wanted, format: str, results: Path) -> int:
     return 0
 
 
-def _suites() -> list[tuple[str, str]]:
-    from pflbench.suite.load import available, read
+def _suites(every: bool) -> int:
+    """List the suites of each paper, its variants last; these only if `every`."""
+    from pflbench.suite.figure import Histogram
+    from pflbench.suite.load import available, is_variant, read
 
-    found = []
-    for name in available():
-        suite = read(name)
-        head = suite.document().suite
-        found.append((name, f"{head.title} ({head.paper}); profiles: {', '.join(suite.profiles)}"))
-    return found
+    papers: dict[str, list[str]] = {}
+    for name in sorted(available(), key=lambda one: is_variant(available()[one])):
+        papers.setdefault(name.partition("-")[0], []).append(name)
+    hidden, width = 0, max(map(len, available()))
+    for paper, names in sorted(papers.items()):
+        shown = [name for name in names if every or not is_variant(available()[name])]
+        hidden += len(names) - len(shown)
+        suites = {name: read(name) for name in shown}
+        of = suites[shown[0]].document().suite.paper
+        console().print(f"{paper} ({'no paper' if of == 'none' else of})")
+        for name, suite in suites.items():
+            document = suite.document()
+            reads = not isinstance(document.figure, Histogram)
+            data = dict.fromkeys(column.dataset.name for column in document.column) if reads else ["none"]
+            about = f"{document.suite.title}; data: {', '.join(data)}; profiles: {', '.join(suite.profiles)}"
+            console().print(f"  {name:<{width}}  {about}")
+    if hidden:
+        console().print(f"{hidden} variants of these tables: `pflbench ls suites --all` lists them, too.")
+    return 0
 
 
 def _options(what: str) -> list[tuple[str, str]]:
