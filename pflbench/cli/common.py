@@ -89,7 +89,10 @@ def check_output(output: Path | None, name: str) -> None:
         raise UsageError(f"This is long and for a program: write `-o {name}`, or pipe it (`| head`).")
 
 
-SUFFIXES = {"terminal": ".txt", "markdown": ".md", "latex": ".tex", "csv": ".csv", "html": ".html"}
+SUFFIXES = {
+    **{"terminal": ".txt", "markdown": ".md", "latex": ".tex"},
+    **{"csv": ".csv", "html": ".html", "parquet": ".parquet"},
+}
 """Suffixes of files, by format."""
 
 

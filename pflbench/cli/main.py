@@ -139,6 +139,8 @@ def _call(arguments: list[str], debug: bool) -> int:
             errors().print(error.format_message())
             return error.exit_code
         code, message, cause = error.exit_code, error.format_message(), error
+        if type(error).__name__ == "MissingParameter":
+            message += f" `pflbench {arguments[0]} --help` lists the arguments."
     except (typer.Abort, KeyboardInterrupt):
         errors().print("Interrupted. Finished runs are kept; the same command goes on from there.")
         return INTERRUPTED

@@ -6,7 +6,7 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,6 +17,8 @@ from pflbench.errors import UsageError
 from pflbench.selection import EVERYTHING, Selection, Wanted
 from pflbench.store import ShownStore, Store
 from pflbench.units import count
+
+FORMATS: tuple[Literal["csv", "parquet"], ...] = ("csv", "parquet")
 
 
 def show(
@@ -74,12 +76,13 @@ def scores(
     from pflbench.report.text import ranges
 
     common.check_output(output, "scores.csv")
+    format = common.format_of(None, output, FORMATS)
     wanted, store = replace(wanted, trials=trials), ShownStore(results)
     tables = score_tables(store, wanted)
     if output is None:
         write_open(tables, sys.stdout.buffer)
     else:
-        lines = write_tables(tables, output)
+        lines = write_tables(tables, output, format)
         console().print(f"Written: {count(lines, 'line')} to {str(output)!r}.")
     if further := seeds_beyond(store, wanted):
         errors().print(f"Left out: runs with seeds that no suite asks for ({ranges(further)}); name them with --seeds.")

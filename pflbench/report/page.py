@@ -13,7 +13,7 @@ from pflbench.report.html.data import CellSources, Sheet, with_numbers
 from pflbench.report.html.render import render_page as rendered
 from pflbench.report.layout import Filled, fill, finished, reread
 from pflbench.report.reading import Shelf
-from pflbench.report.rivals import rival_row
+from pflbench.report.rivals import rival_rows
 from pflbench.report.table import Versus
 from pflbench.report.tables import asked_for, counted_rows, names_of_rows, selects_nothing
 from pflbench.selection import Selection, selection
@@ -54,9 +54,9 @@ def tables_page(
     fills = [sheet.fills["last"] for sheet in sheets if sheet.fills]
     check_known(part.methods, names_of_rows(found.counted.values(), fills))
     kept = with_numbers([sheet for sheet in sheets if sheet.has_rows])
-    rivals = {
-        sheet.key: rival_row(filled.table, versus) for sheet in kept if versus and (filled := sheet.fills.get("last"))
-    }
+    filled = {sheet.key: sheet.fills["last"].table for sheet in kept if sheet.fills}
+    rows = rival_rows(filled.values(), versus) if versus else []
+    rivals = {key: rival for key, rival in zip(filled, rows, strict=False) if rival}
     return rendered(
         kept,
         read_as,

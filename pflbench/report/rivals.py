@@ -230,6 +230,24 @@ def rival_row(table: Expansion, name: str) -> str:
     return found[0]
 
 
+def rival_rows(tables: Iterable[Expansion], name: str) -> list[str | None]:
+    """The id of the rival's row in each table; None where a table has none.
+
+    Raises `UsageError`, as `rival_row` does, where no table has one.
+    """
+    found: list[str | None] = []
+    problem = None
+    for table in tables:
+        try:
+            found.append(rival_row(table, name))
+        except UsageError as error:
+            found.append(None)
+            problem = problem or error
+    if problem and not any(found):
+        raise problem
+    return found
+
+
 def held_against(name: str, table: Expansion, grid: Grid) -> Versus:
     """Every cell against the rival's in its column, where both have a seed in common and data are not mixed.
 

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 import pyarrow as pa
 import pyarrow.csv
@@ -23,6 +23,7 @@ from pflbench.selection import Wanted
 from pflbench.store import MissingRun, Store, schema
 from pflbench.suite.cells import Cell, Reading
 
+Format = Literal["csv", "parquet"]
 PLACE = ("suite", "profile", "row", "column")
 _DROPPED = ("run_id", "spec")  # the id stands in front, and leads to the whole spec
 ScoreKey = tuple[int, int, int]
@@ -49,35 +50,32 @@ def score_tables(store: Store, wanted: Wanted) -> Iterator[pa.Table]:
     found = select_runs(store, replace(wanted, trials=trials, failed=False))
     found = [one for one in found if trials or not one.run.spec.validation]
     if not found:
-        raise UsageError(f"No finished run in {str(store.root)!r} is what is asked for.")
+        raise UsageError(f"No finished run in {str(store.root)!r} matches. `pflbench ls runs` lists the stored runs.")
     return _tables(store, found if wanted.suites else placed(found, store), once=not wanted.suites)
 
 
-def write_tables(tables: Iterable[pa.Table], path: Path) -> int:
-    """Write tables of equal columns below each other as CSV or Parquet, by the file's ending; how many lines they have.
+def write_tables(tables: Iterable[pa.Table], path: Path, format: Format) -> int:
+    """Write tables of equal columns below each other; return the number of lines.
 
     The file appears whole or not at all.
 
     Raises:
-        UsageError: Another ending.
         StoreError: The file cannot be written.
     """
-    if path.suffix not in (".csv", ".parquet"):
-        raise UsageError(f"{str(path)!r} ends neither in .csv nor in .parquet, which says how to write it.")
     with requested(path) as file:
-        return write_open(tables, file, path.suffix)
+        return write_open(tables, file, format)
 
 
-def write_open(tables: Iterable[pa.Table], file: IO[bytes], ending: str = ".csv") -> int:
+def write_open(tables: Iterable[pa.Table], file: IO[bytes], format: Format = "csv") -> int:
     """The same into an open file."""
     # One run at a time: a results folder need not fit into memory.
     tables = iter(tables)
     first = next(tables)
-    kind = pa.csv.CSVWriter if ending == ".csv" else pa.parquet.ParquetWriter
+    kind = pa.csv.CSVWriter if format == "csv" else pa.parquet.ParquetWriter
     lines = 0
     with kind(file, first.schema) as writer:
         for table in itertools.chain([first], tables):
-            writer.write_table(_as_fields(table) if ending == ".csv" else table)
+            writer.write_table(_as_fields(table) if format == "csv" else table)
             lines += len(table)
     return lines
 

@@ -60,7 +60,7 @@ def to_remove(store: Store, beginnings: Sequence[str], wanted: Wanted) -> list[S
         raise UsageError("Which runs? Name them by their ids or by options; for all of them, remove the folder.")
     found = named(store, beginnings) if beginnings else [one.run for one in select_runs(store, wanted)]
     if not found:
-        raise UsageError(f"No run in {str(store.root)!r} is what is asked for.")
+        raise UsageError(f"No run in {str(store.root)!r} matches. `pflbench ls runs` lists the stored runs.")
     return found
 
 

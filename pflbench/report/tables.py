@@ -18,6 +18,7 @@ from pflbench.report.extra_rows import EXTRA, extra, extra_rows
 from pflbench.report.layout import Filled, fill, finished
 from pflbench.report.provenance import instead, outdated
 from pflbench.report.reading import Shelf
+from pflbench.report.rivals import rival_rows
 from pflbench.report.table import Table
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
@@ -74,7 +75,11 @@ def reported(
     filled = [fill(one, shelf, asked, read_as, part.methods) for one in found.shown]
     check_known(part.methods, names_of_rows(found.counted.values(), filled))
     tables = [counted_rows(one, part.methods) for one in found.counted.values()]
-    tables += [finished(one, versus, over_clients=over_clients, methods=part.methods) for one in filled]
+    rivals = rival_rows((one.table for one in filled), versus) if versus else [None] * len(filled)
+    tables += [
+        finished(one, rival, over_clients=over_clients, methods=part.methods)
+        for one, rival in zip(filled, rivals, strict=True)
+    ]
     return Reported([table for table in tables if table.rows or table.extra], found.others)
 
 
@@ -126,14 +131,14 @@ def _few(there: Sequence[Expansion], part: Selection, store: Store, own: UserSup
     return [one for one in there if part.profile is not None or first[one.path.resolve()] is one]
 
 
-def _one(there: Sequence[Expansion], store: Store, own: UserSupplied) -> Sequence[Expansion]:
+def _one(there: Sequence[Expansion], store: Store, own: UserSupplied) -> list[Expansion]:
     """The table that the user ran last; else the first of these with a run of the user, else the first of a paper."""
     if last := latest(store, own):
         return [last]
     trained = {run.spec.id for run in store.list() if not run.shipped}
     mine = [one for one in there if any(run.id in trained for run in one.runs)]
     papers = [one for one in there if one.extends is None and one.paper != "none"]
-    return (mine or papers or there)[:1]
+    return [*(mine or papers or there)[:1]]
 
 
 def selects_nothing(part: Selection) -> bool:

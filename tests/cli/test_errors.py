@@ -47,6 +47,7 @@ RUN = ("run", "-s", "tiny.toml")
         (("report", "--format", "cvs"), ("'cvs'", "'csv'")),
         (("report", "--caption", "Mine"), ("--caption", "--format latex")),
         (("report", "--format", "csv", "--caption", "Mine"), ("--caption", "--format latex")),
+        (("explain", "tiny.toml", "fedavg"), ("'column'", "pflbench explain --help")),
         (("report",), ("No results of any suite in 'results'", "pflbench run")),
         (("report", "-s", "tiny.toml"), ("No results of tiny.toml in 'results'",)),
         (("status", "-s", "tiny"), ("Unknown suite 'tiny'",)),
@@ -138,6 +139,16 @@ def test_an_unknown_suffix_and_one_of_another_format_are_refused(
     done = cli(*verb)
     assert done.code == 2 and all(word in done.err for word in named)
     assert not any(path.name.startswith("t.") for path in Path().iterdir())
+
+
+def test_a_rival_of_several_tables_is_a_row_of_one_of_them(cli, results: Path, folder: Path) -> None:
+    other = (folder / "tiny.toml").read_text().replace('name = "tiny"', 'name = "other"')
+    (folder / "other.toml").write_text(other.replace('id = "fedavg-ft"', 'id = "tuned"'))
+    both = ("report", "-s", "tiny.toml", "-s", "other.toml", "--profile", "paper", "--format", "markdown")
+    shown = cli(*both, "--versus", "fedavg-ft")
+    assert shown.code == 0 and shown.out.count("Against FedAvg-FT") == 1
+    nobody = cli(*both, "--versus", "fedavgg-ft")
+    assert nobody.code == 2 and "'fedavg-ft'" in nobody.err
 
 
 def test_a_file_without_a_suffix_takes_any_format(cli, results: Path) -> None:

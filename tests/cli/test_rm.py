@@ -111,7 +111,7 @@ def test_it_asks_before(cli, results: Path, terminal) -> None:
         (("--yes",), "Which runs?"),
         (("-m", "ditto"), "4 runs would be removed: say so with --yes."),  # there is no terminal to ask at
         (("-m", "dito", "--yes"), "Did you mean 'ditto'"),
-        (("-m", "scaffold", "--yes"), "No run in 'results' is what is asked for."),
+        (("-m", "scaffold", "--yes"), "No run in 'results' matches."),
         (("abc", "-m", "ditto", "--yes"), "not both"),
         (("0x", "--yes"), "No run starts with '0x'"),
         (("", "--yes"), "8 runs start with ''"),
