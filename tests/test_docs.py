@@ -68,7 +68,7 @@ def test_no_note_has_a_measured_number_typed_in() -> None:
 READINGS = {
     "cafeme": ("cafeme-readings", "cafeme-readings-settings", "cafeme-readings-table2"),
     "fedec": ("fedec-variants", "fedec-baselines", "fedec-settings"),
-    "pfedvem": ("pfedvem-variants", "pfedvem-differs", "pfedvem-deviation", "pfedvem-filter"),
+    "pfedvem": ("pfedvem-variants", "pfedvem-differs", "pfedvem-deviation"),
 }
 
 

@@ -50,9 +50,6 @@ PICTURES = ("pdf", "png", "svg")
 Seed: Any = Annotated[int | None, option("--seed", min=0, help="Of the partition (default: the suite's first).")]
 Profile: Any = Annotated[str, option("--profile", help="Which profile of the suite: paper, quick, or smoke.")]
 Output: Any = Annotated[Path | None, option("--output", "-o", help="A picture to draw: .png, .pdf, .svg.")]
-Export: Any = Annotated[
-    Path | None, option("--export", help="A file to write: each client's rows, .json or .npz, for the partition given.")
-]
 Query: Any = Annotated[
     bool, option("--query", help="Show the rows that clients are scored on, not those they train on.")
 ]
@@ -66,7 +63,6 @@ def show(
     profile: Profile = "paper",
     seed: Seed = None,
     output: Output = None,
-    export: Export = None,
     query: Query = False,
     every: All = False,
     data_dir: options.DataDir = None,
@@ -83,12 +79,6 @@ def show(
         from pflbench.report.figures.federation import holdings_picture  # which imports matplotlib
 
         common.write(output, holdings_picture(looked.holdings, form, query=query))
-    if export:
-        lines = looked.export(export)
-        only = f", of seed {looked.spec.seed} only: each seed has images of its own" if looked.seeded else ""
-        console().print(f"Written: {str(export)!r}{only}. In a suite beside it:")
-        for line in lines:
-            console().print(f"  {line}")
     return 0
 
 

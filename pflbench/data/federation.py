@@ -173,16 +173,6 @@ def _deal(source: Source, partition: Partition | Dealer, clients: int, seed: int
     ]
 
 
-def dealt(federation: Federation, seed: int) -> list[Hand]:
-    """The hands of which `build` makes the same support and query, in the same order, with this seed and a dealer."""
-    hands = []
-    for client, (support, scored) in enumerate(zip(federation.support, federation.query, strict=True)):
-        rows = np.empty_like(support)
-        rows[rng.stream(seed, "query", client).permutation(len(support))] = support
-        hands.append((rows, scored))
-    return hands
-
-
 def _split_rows(rows: Rows, query: float, drawn: _Drawn, client: int) -> tuple[Rows, Rows]:
     scored = int(query * len(rows))
     if not 0 < scored < len(rows):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -25,12 +25,14 @@ Shape = tuple[int, int, int]
 """Channels, height and width of an image."""
 Layout = Literal["channels-first", "channels-last"]
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
-"""Suffixes of image files, in small or capital letters; other files in a folder of images are passed over."""
+"""Suffixes of image files of published datasets, in small or capital letters."""
 Box = tuple[int, int, int, int]
 """Left, upper, right and lower edge, in pixels, the last two exclusive."""
 GRAY, COLOR = frozenset({"1", "L", "LA"}), frozenset({"RGB", "RGBA", "RGBX", "P", "PA", "CMYK", "YCbCr", "HSV", "LAB"})
 """Pillow's modes of 8 bits a channel, or fewer."""
 
+ORIENTATION = 0x112
+"""EXIF tag; 5 to 8 exchange height and width."""
 USUAL = (1, 3)
 """Numbers of channels by which the axis of the channels is told from the others."""
 _AT_ONCE = 1 << 22
@@ -116,6 +118,19 @@ def images_in(folder: Path) -> list[Path]:
     return [path for path in _entries(folder) if path.suffix.lower() in SUFFIXES]
 
 
+def files_in(folder: Path) -> list[Path]:
+    """Files in a folder by name, but for hidden ones; none if the folder is missing. Raises as `folders_in`."""
+    return [path for path in _entries(folder) if not path.is_dir()]
+
+
+def readable_suffixes() -> frozenset[str]:
+    """Suffixes of all image files that Pillow reads, in small letters; without PostScript, which it has others run."""
+    from PIL import Image
+
+    suffixes = Image.registered_extensions()
+    return frozenset(suffix for suffix, name in suffixes.items() if name in Image.OPEN and name != "EPS")
+
+
 def _entries(folder: Path) -> list[Path]:
     with file_errors(f"Cannot look into {folder}"):
         paths = folder.iterdir() if folder.is_dir() else ()
@@ -130,7 +145,7 @@ def collected(shape: tuple[int, ...], images: Iterable[npt.NDArray[np.uint8]]) -
     return found
 
 
-@contextmanager
+@contextlib.contextmanager
 def open_image(image: Path | bytes | npt.NDArray[np.uint8], where: str = "") -> Iterator[Image]:
     """Pillow's image of a file, its bytes, or pixels ["height", "width"] or ["height", "width", 3].
 
@@ -148,6 +163,19 @@ def open_image(image: Path | bytes | npt.NDArray[np.uint8], where: str = "") -> 
                 yield held
 
 
+def as_viewed(image: Image) -> Image:
+    """Return an image as viewers show it: upright, as its EXIF data say, and transparency on white."""
+    from PIL import Image, ImageOps
+
+    upright = image
+    with contextlib.suppress(Exception):  # damaged EXIF data say nothing; damaged pixels are found below
+        upright = ImageOps.exif_transpose(image)
+    if not upright.has_transparency_data:
+        return upright
+    white = Image.new("RGBA", upright.size, "white")
+    return Image.alpha_composite(white, upright.convert("RGBA")).convert("L" if image.mode in GRAY else "RGB")
+
+
 def image_pixels(
     image: Path | bytes | npt.NDArray[np.uint8],
     channels: int,
@@ -155,17 +183,19 @@ def image_pixels(
     *,
     box: Box | None = None,
     sharp: bool = False,
+    viewed: bool = False,
     where: str = "",
 ) -> npt.NDArray[np.uint8]:
-    """Image as uint8 ["channels", "height", "width"], gray (1 channel) or colored (3); transparency is dropped.
+    """Image as uint8 ["channels", "height", "width"], gray (1 channel) or colored (3).
 
     `size`: height and width, to which it is stretched with Pillow's bilinear filter, or with Lanczos' if `sharp`.
-    `box`: cut out before. `where` and errors: as `open_image` has them.
+    `box`: cut out before. `viewed`: see `as_viewed`; else pixels are as stored, and transparency is dropped.
+    `where` and errors: as `open_image` has them.
     """
     from PIL.Image import Resampling
 
-    with open_image(image, where) as held:
-        plain = held.convert("L" if channels == 1 else "RGB")
+    with open_image(image, where) as stored:
+        plain = (as_viewed(stored) if viewed else stored).convert("L" if channels == 1 else "RGB")
         plain = plain if box is None else plain.crop(box)
         if size is not None:
             plain = plain.resize(size[::-1], Resampling.LANCZOS if sharp else Resampling.BILINEAR)
@@ -189,7 +219,7 @@ class Headers(NamedTuple):
 
 
 def picture_headers(pictures: Sequence[Picture]) -> Headers:
-    """Read the headers of image files.
+    """Read the headers of image files; sizes are those of `as_viewed`.
 
     Raises:
         PflbenchError: One is no image, or has more than 8 bits a channel.
@@ -201,8 +231,12 @@ def picture_headers(pictures: Sequence[Picture]) -> Headers:
                 raise PflbenchError(
                     f"{one.where} has more than 8 bits a channel (Pillow's mode {image.mode}): save it with 8."
                 )
-            sizes[row] = image.height, image.width
             gray[row] = image.mode in GRAY
+            turned = False
+            with contextlib.suppress(Exception):  # as in `as_viewed`
+                turned = image.getexif().get(ORIENTATION, 1) > 4
+            viewed = as_viewed(image) if turned else image
+            sizes[row] = viewed.height, viewed.width
     return Headers(sizes, gray)
 
 
@@ -228,9 +262,13 @@ def common_shape(
     return channels, int(first[0]), int(first[1])
 
 
-def decode_all(pictures: Sequence[Picture], shape: Shape, *, sharp: bool = False) -> Pixels:
+def decode_all(pictures: Sequence[Picture], shape: Shape, *, sharp: bool = False, viewed: bool = False) -> Pixels:
     """All images with this shape, as `image_pixels` makes each. Raises `PflbenchError` for a damaged file."""
-    made = (image_pixels(one.file, shape[0], shape[1:], box=one.box, sharp=sharp, where=one.where) for one in pictures)
+    channels, *size = shape
+    made = (
+        image_pixels(one.file, channels, (size[0], size[1]), box=one.box, sharp=sharp, viewed=viewed, where=one.where)
+        for one in pictures
+    )
     return collected((len(pictures), *shape), made)
 
 

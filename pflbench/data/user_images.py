@@ -16,6 +16,17 @@ from pflbench.data.pixels import Layout, Pixels, Shape, statistics
 from pflbench.data.source import Normalization, Source
 from pflbench.errors import DataMissing, PflbenchError, UsageError, unknown
 
+FORMS = (
+    "Forms of user images: image-folder (a folder of images for each class, also below train and test), arrays (one "
+    ".npz file with images and labels), clients-folder (PFLlib's train/CLIENT.npz and test/CLIENT.npz with x and y), "
+    "hf-disk (a folder that save_to_disk of Hugging Face's datasets wrote). Convert the data, or unpack an archive."
+)
+"""Sentence of errors for data in another form."""
+
+
+class UnreadFiles(UserWarning):
+    """A folder of images has files that are not read."""
+
 
 class Labels(NamedTuple):
     """int64 ["pool"], in [0, classes)."""
@@ -125,6 +136,12 @@ class UserImages:
         """Raise `DataMissing` unless it is there."""
         if not self.place.exists():
             raise DataMissing(f"There is no {str(self.place)!r}, where {self.name} is to find your images.")
+
+    def require_folder(self) -> None:
+        """Raise `DataMissing` unless `place` is there, and `PflbenchError` unless it is a folder."""
+        self.require()
+        if not self.place.is_dir():
+            raise PflbenchError(f"{self.place} is a file, and {self.name} reads a folder. {FORMS}")
 
     def source(self, images: Pixels, test: int, kind: npt.NDArray[np.int64] | None = None) -> Source:
         """The pool of these images and its labels; the last `test` ones are the test split. Raises `PflbenchError`."""

@@ -1,4 +1,4 @@
-"""Look at the federation of a suite's column, and write its split for another library."""
+"""Look at the federation of a suite's column."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pflbench.data.federation import Federation, dealt
+from pflbench.data.federation import Federation
 from pflbench.data.root import data_root
-from pflbench.data.splits import FORMATS, write_split
-from pflbench.errors import PflbenchError, UsageError, unknown
+from pflbench.errors import PflbenchError, UsageError
 from pflbench.names import Places, place
 from pflbench.report.figures.make import draw_classes
 from pflbench.report.figures.panels import Drawing
@@ -30,32 +29,11 @@ from pflbench.suite.load import loaded
 
 @dataclass(frozen=True, eq=False)
 class Looked:
-    """A federation, a run of it, and what its clients hold. `seeded`: whether each seed has a pool of its own."""
+    """A federation, a run of it, and the holdings of its clients."""
 
     spec: RunSpec
     federation: Federation
     holdings: Holdings
-    seeded: bool
-
-    def export(self, path: Path) -> list[str]:
-        """Write who adapts and is scored on which rows, as .json or .npz, such that the partition `given` reads it.
-
-        Returns:
-            What to write into a suite, in lines.
-
-        Raises:
-            UsageError: It is another format.
-            StoreError: The file cannot be written.
-        """
-        if (form := path.suffix.lower().removeprefix(".")) not in FORMATS:
-            raise unknown("format of a split", form, FORMATS)
-        write_split(path, dealt(self.federation, self.spec.seed))
-        overlaps = self.holdings.overlaps
-        overlap = ", overlap = true" if overlaps.support or overlaps.leaked else ""
-        return [
-            f'partition = {{ name = "given", file = "{path.name}"{overlap} }}',
-            f'clients = {self.spec.clients}, training_clients = {self.spec.training_clients}, query = "partition"',
-        ]
 
 
 def look(
@@ -83,9 +61,8 @@ def look(
     cell = table.cells[0]
     spec = cell.runs[0]
     federation = build.federation(spec, data_root(data_dir), table.locations.get(spec.id, {}))
-    seeded = bool(getattr(build.dataset(spec.dataset, table.locations.get(spec.id, {})), "seeded", True))
     title = f"{table.suite} · {cell.column.called}, profile {table.profile}, seed {spec.seed}"
-    return Looked(spec, federation, holdings(federation, spec, title), seeded)
+    return Looked(spec, federation, holdings(federation, spec, title))
 
 
 def classes(suite: Suite, profile: str, figure: Classes, seed: int | None, data_dir: str | Path | None) -> Drawing:

@@ -1,4 +1,4 @@
-"""`pflbench data show`: what it prints, draws and exports, and that an exported split is the very federation."""
+"""`pflbench data show`: the text and the picture of a federation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pflbench.running.federations import Looked, look
+from pflbench.running.federations import look
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
 
@@ -21,8 +21,7 @@ COLUMNS = {
     "dealt": 'dataset = { name = "digits", test = 300 }\npartition = { name = "class-shards" }\nquery = "partition"',
     "shared": 'dataset = { name = "digits" }\npartition = { name = "letter-users", mode = "released", scale = 0.2 }\n'
     'query = "partition"',
-    "seeded": 'dataset = { name = "noise-groups", base = "digits", groups = 5 }\npartition = { name = "kinds" }\n'
-    "query = 0.2",
+    "seeded": 'dataset = { name = "rotated-digits", rotations = 5 }\npartition = { name = "kinds" }\nquery = 0.2',
 }
 SUITE = """
 [suite]
@@ -65,41 +64,9 @@ def own(folder: Path) -> Path:
     return path
 
 
-def exported(cli, own: Path, name: str, form: str, *more: str) -> tuple[str, Looked]:
-    """What was printed, and the federation of a suite that has the printed lines in the column's place."""
-    result = cli("data", "show", str(own), name, "--export", f"split.{form}", *more)
-    assert (result.code, result.err) == (0, "")
-    partition, federation = (line.strip() for line in result.out.splitlines()[-2:])
-    clients, training, query = federation.split(", ")
-    dataset = COLUMNS[name].splitlines()[0]
-    body = "\n".join([dataset, partition, clients, training, query])
-    again = own.with_name("again.toml")
-    again.write_text(SUITE + column("given", body))
-    return result.out, look(str(again), "given", seed=int(more[-1]) if more else None)
-
-
-@pytest.mark.parametrize("form", ["json", "npz"])
-@pytest.mark.parametrize("name", list(COLUMNS))
-def test_an_exported_split_is_read_back_row_by_row(cli, own: Path, name: str, form: str) -> None:
-    before = look(str(own), name)
-    printed, after = exported(cli, own, name, form)
-    assert before.spec.id != after.spec.id and before.spec.seed == after.spec.seed == 3
-    for mine, other in zip(
-        (*before.federation.support, *before.federation.query),
-        (*after.federation.support, *after.federation.query),
-        strict=True,
-    ):
-        assert np.array_equal(mine, other)  # in the same order, too
-    assert np.array_equal(before.federation.training, after.federation.training)
-    assert before.holdings.split == after.holdings.split and before.holdings.hash == after.holdings.hash
-    assert ("overlap = true" in printed) == (name == "shared")
-    assert ("of seed 3 only" in printed) == (name == "seeded")
-
-
-def test_another_seed(cli, own: Path) -> None:
+def test_another_seed(own: Path) -> None:
     first, other = (look(str(own), "share", seed=seed) for seed in (None, 4))
-    _, after = exported(cli, own, "share", "json", "--seed", "4")
-    assert after.holdings.split == other.holdings.split != first.holdings.split
+    assert first.spec.seed == 3 and other.spec.seed == 4 and other.holdings.split != first.holdings.split
 
 
 def test_it_is_what_runs_train_on(cli, own: Path) -> None:
@@ -143,8 +110,6 @@ def test_a_picture(cli, own: Path, form: str) -> None:
         (("own", "share"), "Unknown suite 'own'"),
         (("own.toml", "share", "--profile", "quick"), "quick"),
         (("own.toml", "share", "-o", "who.gif"), "Unknown format of a picture 'gif'"),
-        (("own.toml", "share", "--export", "split.csv"), "Unknown format of a split 'csv'. Known: json, npz"),
-        (("own.toml", "share", "--export", "no/split.json"), "Cannot write 'no/split.json'"),
         (("cafeme-table1", "rmnist-shards"), "MNIST is not there. Run `pflbench data fetch mnist`"),
         (("fedec-table1", "x"), "Unknown column 'x'"),
         (("fedec-table1", "femnist"), "trains nothing"),
@@ -156,18 +121,21 @@ def test_what_cannot_be_shown(cli, own: Path, arguments: tuple[str, ...], says: 
 
 
 def test_a_split_of_ones_own_becomes_a_table_and_an_edit_computes_anew(cli, folder: Path) -> None:
+    def write(clients: list[dict[str, list[int]]]) -> None:
+        split.write_text(json.dumps(clients))
+
     split = folder / "split.json"
-    split.write_text(json.dumps([list(range(client, 1797, 10)) for client in range(10)]))
-    body = 'dataset = { name = "digits" }\npartition = { name = "given", file = "split.json" }\nquery = 0.2'
-    (folder / "mine.toml").write_text(SUITE + column("given", body))
-    ran = cli("run", "-s", "mine.toml", "--seeds", "0")
-    again = ("run", "-s", "mine.toml", "--seeds", "0", "--dry-run")
-    assert ran.code == 0 and "1 run: 1 done" in cli(*again).out
-    split.write_text(json.dumps([list(range(client, 1797, 11)) for client in range(10)]))
-    assert "1 run: 0 done" in cli(*again).out
-    split.write_text(json.dumps([[0, 1, 2]] * 10))
+    write([{"train": list(range(client, 1797, 10)), "test": [client + 1700]} for client in range(10)])
+    body = 'dataset = { name = "digits", test = 97 }\npartition = { name = "given", file = "split.json" }\n'
+    (folder / "mine.toml").write_text(SUITE + column("given", body + 'query = "partition"'))
     wrong = cli("run", "-s", "mine.toml", "--seeds", "0")
-    assert wrong.code == 2 and "split.json gives row 0 to client 0 and to client 1" in " ".join(wrong.err.split())
+    assert wrong.code == 2 and "row 1700" in wrong.err
+    clients = [{"train": list(range(client, 1700, 10)), "test": [client + 1700]} for client in range(10)]
+    write(clients)
+    again = ("run", "-s", "mine.toml", "--seeds", "0", "--dry-run")
+    assert cli("run", "-s", "mine.toml", "--seeds", "0").code == 0 and "1 run: 1 done" in cli(*again).out
+    write([{"train": client["train"], "test": [1799 - client["test"][0] + 1690]} for client in clients])
+    assert "1 run: 0 done" in cli(*again).out
     split.unlink()
     lacking = cli("data", "show", "mine.toml", "given")
     assert lacking.code == 1 and "split.json" in lacking.err

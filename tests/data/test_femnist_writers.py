@@ -64,7 +64,7 @@ def write_leaf(root: Path, images: np.ndarray = PIXELS) -> None:
     for name, rows in parts.items():
         path = root / "femnist" / "data" / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(leaf(rows, images)))
+        path.write_text(json.dumps(leaf(rows, images)), encoding="utf-8-sig" if name.endswith("1") else "utf-8")
 
 
 def png(image: np.ndarray) -> bytes:
@@ -309,7 +309,7 @@ def one_message(dataset: FEMNIST, root: Path, cache: Path, name: str) -> None:
 def test_a_damaged_leaf_file_is_named(damage: str, tmp_path: Path, cache: Path) -> None:
     write_leaf(tmp_path)
     path = tmp_path / "femnist" / "data" / "train" / "all_data_1.json"
-    held = json.loads(path.read_text())
+    held = json.loads(path.read_text(encoding="utf-8-sig"))
     JSON_DAMAGE[damage](held)
     path.write_text(json.dumps(held))
     one_message(FEMNIST(), tmp_path, cache, str(path))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
-import shutil
 import time
-import zipfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +15,10 @@ from PIL import Image
 from pflbench.data import content
 from pflbench.data.datasets import image_folder
 from pflbench.data.datasets.image_folder import ImageFolder
-from pflbench.data.root import data_root
 from pflbench.data.source import Source, check_source
+from pflbench.data.user_images import UnreadFiles
 from pflbench.errors import DataMissing, PflbenchError, UsageError
 
-GTSRB = data_root() / "gtsrb"
 RANDOM = np.random.default_rng(0)
 
 
@@ -56,8 +53,6 @@ PHOTOS = ["cat/b.png", "cat/a.PNG", "dog/1.png", "owl/x.png", "owl/.hidden.png",
 
 def test_a_folder_for_each_class(tmp_path: Path) -> None:
     made = folder_of(tmp_path / "photos", PHOTOS)
-    (tmp_path / "photos" / "readme.md").write_text("mine")
-    (tmp_path / "photos" / "owl" / "readme.md").write_text("mine")
     (tmp_path / "photos" / ".git").mkdir()
     source = loaded(tmp_path / "photos")
     assert source.labels.tolist() == [0, 0, 1, 2, 2]
@@ -81,40 +76,78 @@ def test_a_class_named_train(tmp_path: Path) -> None:
     assert (loaded(tmp_path).classes, loaded(tmp_path).test) == (2, 0)
 
 
-def tiny_imagenet(root: Path) -> dict[str, np.ndarray]:
-    made = folder_of(root, [f"train/n0{c}/images/n0{c}_{n}.JPEG" for c in (1, 2) for n in range(3)])
-    for c in (1, 2):
-        (root / f"train/n0{c}/n0{c}_boxes.txt").write_text(f"n0{c}_0.JPEG\t0\t0\t62\t62\n")
-    made |= folder_of(root, [f"val/images/val_{n}.JPEG" for n in range(4)])
-    made |= folder_of(root, [f"test/images/test_{n}.JPEG" for n in range(2)])
-    (root / "val/val_annotations.txt").write_text(
-        "".join(f"val_{n}.JPEG\tn0{1 + n % 2}\t0\t0\t9\t9\n" for n in range(4))
-    )
-    (root / "wnids.txt").write_text("n01\nn02\n")
-    return made
+def test_images_in_a_folder_images_of_their_class(tmp_path: Path) -> None:
+    made = folder_of(tmp_path, ["train/a/images/1.png", "train/b/images/1.png", "train/b/2.png"])
+    source = loaded(tmp_path)
+    assert source.labels.tolist() == [0, 1, 1]
+    assert np.array_equal(source.images[1].numpy().transpose(1, 2, 0), made["train/b/2.png"])
 
 
-def test_tiny_imagenet(tmp_path: Path) -> None:
-    root = tmp_path / "tiny-imagenet-200"
-    tiny_imagenet(root)
-    source = loaded(root)
-    assert (source.labels.tolist(), source.test) == ([0, 0, 0, 1, 1, 1, 0, 1, 0, 1], 4)
-    with Image.open(root / "val/images/val_3.JPEG") as image:
-        assert np.array_equal(source.images[-1].numpy().transpose(1, 2, 0), np.asarray(image))
-    read = {path.relative_to(root).as_posix() for path in ImageFolder(root=root).files(tmp_path)}
-    assert "val/val_annotations.txt" in read and len(read) == 11
+def test_every_kind_of_file_that_pillow_reads_is_read_and_others_are_counted(tmp_path: Path) -> None:
+    kinds = {"jfif": "JPEG", "jpe": "JPEG", "tga": "TGA", "ico": "ICO", "PNG": "PNG", "gif": "GIF", "jp2": "JPEG2000"}
+    folder_of(tmp_path, ["a/1.png", "b/1.png"], size=(16, 16))
+    for suffix, kind in kinds.items():
+        Image.new("RGB", (16, 16), "red").save(tmp_path / "b" / f"2.{suffix}", format=kind)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert loaded(tmp_path).labels.tolist() == [0, *[1] * (1 + len(kinds))]
+    for name in ("a/1.heic", "a/2.HEIC", "a/notes.txt", "b/nothing", "b/page.eps"):
+        (tmp_path / name).write_bytes(b"?")
+    with pytest.warns(UnreadFiles) as caught:
+        assert len(loaded(tmp_path).labels) == 2 + len(kinds)
+    (message,) = {str(one.message) for one in caught}
+    assert "5 others" in message and ".heic" in message and str(tmp_path / "a" / "1.heic") in message
 
 
-@pytest.mark.parametrize("kind", ["zip", "gztar", "tar"])
-@pytest.mark.parametrize("inside", [".", "photos"])
-def test_an_archive_is_the_same_as_its_folder(kind: str, inside: str, tmp_path: Path) -> None:
-    folder_of(tmp_path / "photos", PHOTOS)
-    whole = loaded(tmp_path / "photos")
-    base = tmp_path if inside == "photos" else tmp_path / "photos"
-    archive = Path(shutil.make_archive(str(tmp_path / "packed"), kind, base, inside))
-    dataset = ImageFolder(root=archive)
-    assert dataset.load(tmp_path, 0).hash == whole.hash
-    assert dataset.files(tmp_path) == [archive] and dataset.shape == (3, 5, 6)
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_images_are_upright(orientation: int, tmp_path: Path) -> None:
+    pixels = RANDOM.integers(256, size=(4, 6, 3), dtype=np.uint8)
+    turned = {
+        1: pixels,
+        2: pixels[:, ::-1],
+        3: pixels[::-1, ::-1],
+        4: pixels[::-1],
+        5: pixels.transpose(1, 0, 2),
+        6: pixels.transpose(1, 0, 2)[:, ::-1],
+        7: pixels.transpose(1, 0, 2)[::-1, ::-1],
+        8: pixels.transpose(1, 0, 2)[::-1],
+    }[orientation]
+    exif = Image.Exif()
+    exif[0x112] = orientation
+    for name in ("a/1.png", "b/1.webp", "b/2.tiff"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        options = {"lossless": True} if name.endswith("webp") else {}
+        Image.fromarray(pixels).save(tmp_path / name, exif=exif, **options)
+    images = loaded(tmp_path).images.numpy().transpose(0, 2, 3, 1)
+    assert ImageFolder(root=tmp_path).shape == (3, *turned.shape[:2])
+    assert all(np.array_equal(image, turned) for image in images)
+
+
+def test_damaged_exif_data_leave_an_image_as_stored(tmp_path: Path) -> None:
+    made = folder_of(tmp_path, ["a/1.png", "b/1.png"])
+    with Image.open(tmp_path / "a/1.png") as image:
+        image.save(tmp_path / "a/1.png", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff")
+    assert np.array_equal(loaded(tmp_path).images[0].numpy().transpose(1, 2, 0), made["a/1.png"])
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P", "RGB", "L"])
+def test_transparency_is_white(mode: str, tmp_path: Path) -> None:
+    pixels = np.full((4, 4, 4), 90, dtype=np.uint8)
+    pixels[..., 3] = 255
+    pixels[:2, :, 3] = 0  # hidden in the upper half
+    image = Image.fromarray(pixels)
+    path, options = tmp_path / "a" / "1.png", {}
+    if mode in ("P", "RGB", "L"):  # one color is transparent
+        pixels[:2] = 7
+        plain = Image.fromarray(pixels[..., :3])
+        image = plain.quantize(2) if mode == "P" else plain.convert(mode)
+        options = {"transparency": (7, 7, 7) if mode == "RGB" else image.getpixel((0, 0))}
+    path.parent.mkdir()
+    image.convert(mode).save(path, **options)
+    folder_of(tmp_path, ["b/1.png"], size=(4, 4), mode="L" if mode in ("LA", "L") else "RGB")
+    source = loaded(tmp_path)
+    assert source.images.shape[1] == (1 if mode in ("LA", "L") else 3)
+    assert (source.images[0, :, :2] == 255).all() and (source.images[0, :, 2:] == 90).all()
 
 
 def test_gray_images_stay_gray_unless_one_is_colored(tmp_path: Path) -> None:
@@ -148,7 +181,9 @@ def test_images_are_decoded_once_and_anew_when_one_changes(tmp_path: Path, monke
         os.utime(path, (time.time() - 60,) * 2)
     calls: list[int] = []
     decode = image_folder.decode_all
-    monkeypatch.setattr(image_folder, "decode_all", lambda *given: calls.append(1) or decode(*given))
+    monkeypatch.setattr(
+        image_folder, "decode_all", lambda *given, **options: calls.append(1) or decode(*given, **options)
+    )
     first = loaded(tmp_path / "photos", normalize="data")
     again = loaded(tmp_path / "photos", normalize="data")
     assert len(calls) == 1 and first.hash == again.hash and first.normalization == again.normalization
@@ -211,24 +246,36 @@ def truncated(root: Path) -> None:
     os.truncate(root / "b/1.png", 3000)
 
 
-def unlisted(root: Path) -> None:
-    tiny_imagenet(root)
-    (root / "val/val_annotations.txt").write_text("val_9.JPEG\tn01\n")
+def archive(root: Path) -> None:
+    root.write_bytes(b"PK\x03\x04")
+
+
+def heic(root: Path) -> None:
+    folder_of(root, ["a/1.png", "b/1.png"])
+    (root / "c").mkdir()
+    (root / "c/1.heic").write_bytes(b"?")
+
+
+def tiny_imagenet(root: Path) -> None:
+    folder_of(root, ["train/a/images/1.png", "train/b/images/1.png", "val/images/1.png"])
+    (root / "val/val_annotations.txt").write_text("1.png\ta\t0\t0\t9\t9\n")
 
 
 WRONG = {
-    "no folder of a class": nothing,
-    "one folder of a class only, 'a'": lambda root: folder_of(root, ["a/1.png"]),
-    "lies in no folder of a class: 1.png": lambda root: folder_of(root, ["a/1.png", "b/1.png", "1.png"]),
-    "no image in the folder of the class 'c'": empty_class,
-    "folders within the folder of the class 'b'": deeper,
-    "class 'c' in test, and not in train": lambda root: folder_of(
+    "has 0 folders of a class": nothing,
+    "has 1 folders of a class": lambda root: folder_of(root, ["a/1.png"]),
+    "1.png lies in no folder of a class": lambda root: folder_of(root, ["a/1.png", "b/1.png", "1.png"]),
+    "c has no image that Pillow reads, and 0 other files": empty_class,
+    "c has no image that Pillow reads, and 1 other files": heic,
+    "mine lies in the folder of the class 'b'": deeper,
+    "test/c is the folder of a class that": lambda root: folder_of(
         root, ["train/a/1.png", "train/b/1.png", "test/c/1.png"]
     ),
+    "val/images is the folder of a class that": tiny_imagenet,
     r"2.png has more than 8 bits": sixteen_bits,
     "Cannot read .*2.png": no_image,
     "Cannot read .*1.png .*truncated": truncated,
-    "no image or no class of train: 'val_9.JPEG": unlisted,
+    "is a file, and image-folder reads a folder. Forms of user images": archive,
 }
 
 
@@ -239,21 +286,3 @@ def test_what_is_refused(said: str, tmp_path: Path) -> None:
         loaded(tmp_path / "photos")
     assert str(tmp_path / "photos") in str(refused.value)
     assert not list((tmp_path / "cache").rglob("*.bin")) or said == "Cannot read .*1.png .*truncated"
-
-
-@pytest.mark.data
-def test_gtsrb_as_a_folder_of_images() -> None:
-    root = GTSRB
-    if not root.is_dir():
-        pytest.skip(f"missing: {root}")
-    source = loaded(root)
-    assert (source.images.shape, source.classes, source.test) == ((12_849, 3, 32, 32), 43, 6_315)
-
-
-def test_a_damaged_image_of_an_archive_names_the_archive(tmp_path: Path) -> None:
-    archive = tmp_path / "photos.zip"
-    with zipfile.ZipFile(archive, "w") as file:
-        for name in ("ant/0.png", "bee/0.png"):
-            file.writestr(name, b"no image")
-    with pytest.raises(PflbenchError, match=re.escape(f"{archive} has a damaged image. Cannot read ")):
-        assert ImageFolder(root=archive).shape

@@ -22,7 +22,6 @@ from pflbench.data.datasets.image_sources import (
     SIDE,
     Characters,
     FewShotCIFAR100,
-    Omniglot,
 )
 from pflbench.data.datasets.meta_dataset import PAPER, SOURCES
 from pflbench.data.source import Dataset
@@ -100,9 +99,8 @@ def test_omniglot_is_black_on_white_and_both_of_its_parts(small_sources: Path) -
     WRITE["omniglot"](small_sources)
     held = SOURCES["omniglot"].load(small_sources)
     assert held.images.max() == 255 and held.images.min() == 0 and held.images.mean() > 128
-    order = [folder.relative_to(small_sources / "omniglot-py") for folder in Characters().characters(small_sources)]
-    names = ("images_background/Arcadian", "images_background/Braille", "images_evaluation/Angelic")
-    assert [folder.as_posix() for folder in order] == [f"{a}/character0{c}" for a in names for c in range(1, 5)]
+    names = ("Arcadian", "Braille", "Angelic")  # the background set's alphabets, then the evaluation set's
+    assert list(Characters().listed(small_sources)) == [f"{a}/character0{c}" for a in names for c in range(1, 5)]
 
 
 def test_mini_imagenets_pickle_gives_what_its_lists_say(small_sources: Path) -> None:
@@ -328,44 +326,6 @@ def png() -> bytes:
     file = io.BytesIO()
     photo(7).save(file, format="PNG")
     return file.getvalue()
-
-
-# ---- Omniglot by itself
-
-
-def test_omniglot_as_a_dataset(small_sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    dataset = Omniglot()
-    assert dataset.status(small_sources).startswith("missing: ") and dataset.classes == 1623
-    with pytest.raises(DataMissing, match="Omniglot is not there"):
-        dataset.load(small_sources, 0)
-    WRITE["omniglot"](small_sources)
-    assert dataset.status(small_sources).startswith("ready: 32,460")
-    dataset.fetch(small_sources)  # nothing to do
-    source = dataset.load(small_sources, 0)
-    assert source.images.shape == (CLASSES * EACH, 1, 28, 28) and dataset.shape == (1, 28, 28)
-    assert source.labels.tolist() == np.repeat(np.arange(CLASSES), EACH).tolist()
-    assert source.kind is not None and source.kind.tolist() == np.repeat([0, 1, 2], 4 * EACH).tolist()
-    large = Omniglot(size=105).load(small_sources, 0)
-    first = small_sources / "omniglot-py" / "images_background" / "Arcadian" / "character01" / "0001_00.png"
-    assert np.array_equal(large.images[0, 0], np.asarray(Image.open(first).convert("L")))
-    assert large.hash != source.hash
-
-
-def test_omniglot_that_cannot_be_fetched(small_sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*args: object, **kwargs: object) -> None:
-        raise RuntimeError("no route to host")
-
-    monkeypatch.setattr("torchvision.datasets.Omniglot", fail)
-    with pytest.raises(DataMissing, match=r"no route to host.*images_background"):
-        Omniglot().fetch(small_sources)
-
-
-@pytest.mark.data
-def test_real_omniglot(real: Callable[[Dataset], Path]) -> None:
-    source = Omniglot().load(real(Omniglot()), 0)
-    assert source.images.shape == (32_460, 1, 28, 28) and source.classes == 1623
-    assert source.kind is not None and len(np.unique(source.kind)) == 50
-    assert set(np.bincount(source.labels)) == {20} and source.images.float().mean() > 200  # white paper
 
 
 @pytest.mark.data

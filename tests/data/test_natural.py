@@ -117,3 +117,14 @@ def test_a_federation_by_share_and_by_test_split() -> None:
         assert support.max() < 1397 <= query.min() and set(written[support]) == set(written[query])
     with pytest.raises(UsageError, match="kinds"):
         build(replace(source(), kind=None), Natural(), clients=3, training_clients=3, query=0.2, seed=0)
+
+
+def test_kinds_with_test_rows_alone_are_named_as_unsupported() -> None:
+    kind = np.array([0, 0, 1, 2, 2, 3])  # the last three are test rows of other writers
+    with pytest.raises(
+        UsageError, match="2 kinds have test rows only: clients without training rows are not supported"
+    ):
+        Natural().deal(kind, kind, 3, 2, 0)
+    with pytest.raises(UsageError) as few:
+        Natural().deal(kind, np.array([0, 0, 1, 0, 0, 1]), 3, 3, 0)
+    assert "test rows only" not in str(few.value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,9 @@ from hypothesis import strategies as st
 
 from pflbench.data.datasets.groups import rotation_groups
 from pflbench.data.partition import Partition, legacy_stream, shuffled
+from pflbench.data.partitions import cafeme
 from pflbench.data.partitions.cafeme import Dirichlet, Kinds, Shards
+from pflbench.data.partitions.pfllib import PFLlib
 from pflbench.errors import UsageError
 
 CIFAR = np.repeat(np.arange(10), 5000)
@@ -204,3 +208,33 @@ def test_bad_dirichlet_options(options: dict[str, float]) -> None:
 def test_seed_outside_the_legacy_range(seed: int) -> None:
     with pytest.raises(UsageError, match="Seed"):
         legacy_stream(seed)
+
+
+@pytest.mark.parametrize("pfllib", [False, True])
+@pytest.mark.parametrize(
+    ("classes", "rows", "clients", "most"),
+    [(10, 1_797, 1_797, 1000), (1000, 6_000, 500, 70), (62, 700_000, 200, 150), (10, 60_000, 100, 1000)],
+)
+def test_impossible_dirichlet_splits_are_given_up_after_a_bounded_amount_of_work(
+    classes: int, rows: int, clients: int, most: int, pfllib: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draws: list[int] = []
+    monkeypatch.setattr(cafeme, "_divided", lambda *_: draws.append(1))
+    labels = np.arange(rows) % classes
+    with pytest.raises(UsageError, match=f"over {rows} rows never gave each of {clients} clients 1 rows"):
+        if pfllib:
+            PFLlib(minimum=1).deal(labels, None, 0, clients, 0)
+        else:
+            Dirichlet(minimum=1)(labels, None, clients, 0)
+    assert most / 2 < len(draws) <= most
+
+
+@pytest.mark.parametrize("alpha", [1e-4, 1e-8, 5e-324, 1e300])
+def test_extreme_alphas_give_a_split_or_one_sentence_and_no_warning(alpha: float) -> None:
+    labels = np.arange(1_797) % 10
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            assert min(map(len, Dirichlet(alpha)(labels, None, 10, 0))) >= 10
+        except UsageError as error:
+            assert "larger alpha" in str(error) and alpha < 1

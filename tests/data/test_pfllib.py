@@ -199,7 +199,8 @@ def test_what_is_no_split_is_refused(options: dict[str, Any], message: str) -> N
     ("split", "test", "clients", "message"),
     [
         (PFLlib(DIR), 10, 5, "merged = true"),
-        (PFLlib(DIR, minimum=150), 0, 10, "never gave each of 10 clients 150 rows"),
+        (PFLlib(DIR, minimum=150), 0, 10, "10 clients with at least 150 rows each need 1500"),
+        (PFLlib(DIR, minimum=120), 0, 10, "never gave each of 10 clients 120 rows"),
         (PFLlib(PAT, classes=4), 0, 500, "too few for sizes from"),
     ],
 )

@@ -47,18 +47,14 @@ method = "fedavg"
 stages = ["global"]
 hyper = { epochs = 1 }
 """
-ROWS = np.arange(40).reshape(4, 10).tolist()
+CLIENTS = [{"train": rows[:8], "test": rows[8:]} for rows in np.arange(40).reshape(4, 10).tolist()]
 MISTAKES: dict[str, tuple[Any, str, str]] = {
-    "too few clients": (ROWS[:3], "0.5", "has 3 clients and the suite 4: write clients = 3"),
-    "a row that is not there": ([*ROWS[:3], [999]], "0.5", "client 3 have row 999; the dataset has 40"),
-    "a row twice": ([*ROWS[:3], [1, 2]], "0.5", "gives row 1 to client 0 and to client 3"),
-    "no test rows": (ROWS, '"partition"', "does not say which rows each client is tested on"),
-    "test rows that train": (
-        [{"train": rows, "test": rows[:2]} for rows in ROWS],
-        '"partition"',
-        "client 0 trains and is tested on row 0",
-    ),
-    "no list": ({"a": 1}, "0.5", "no list"),
+    "too few clients": (CLIENTS[:3], '"partition"', "has 3 clients and the suite 4: write clients = 3"),
+    "a row that is missing": ([*CLIENTS[:3], {"train": [999], "test": [39]}], '"partition"', "client 3 has row 999"),
+    "a row twice": ([*CLIENTS[:3], {"train": [30, 1], "test": [39]}], '"partition"', "client 0 trains on row 1"),
+    "another query": (CLIENTS, "0.5", 'write query = "partition"'),
+    "a test row that trains": ([*CLIENTS[:3], {"train": [30], "test": [30]}], '"partition"', "client 3 a row twice"),
+    "no list": ({"a": 1}, '"partition"', "is not a list of clients"),
 }
 
 
@@ -93,9 +89,8 @@ def test_a_mistake_in_a_split_is_told_before_workers_start(
 
 
 def test_a_good_split_is_trained(tmp_path: Path) -> None:
-    hands = [{"train": rows[:8], "test": rows[8:]} for rows in ROWS]
     done = run(
-        selection(suites=[lab(tmp_path, hands, '"partition"')], seeds=[0]),
+        selection(suites=[lab(tmp_path, CLIENTS, '"partition"')], seeds=[0]),
         tmp_path / "results",
         Execution(jobs=1, data_dir=str(tmp_path)),
     )

@@ -1,4 +1,4 @@
-"""SVHN, USPS, and Digit-Five (pFedVEM, Table 7): handwritten, printed and drawn digits from five datasets."""
+"""Digit-Five (pFedVEM, Table 7): handwritten, printed and drawn digits from five datasets."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pflbench.data.datasets.mnist import MNIST, TEST, TRAIN
-from pflbench.data.pixels import Picture, decode_all, resized
-from pflbench.data.prepared import prepared
+from pflbench.data.pixels import Picture, decode_all
 from pflbench.data.published import (
     Download,
-    Downloaded,
     Expected,
     Published,
     SeveralSources,
@@ -24,7 +22,7 @@ from pflbench.data.published import (
     warn_unofficial,
 )
 from pflbench.data.source import Normalization, Source, check_labels
-from pflbench.errors import DataMissing, PflbenchError, UsageError
+from pflbench.errors import DataMissing, PflbenchError
 from pflbench.rng import stream
 
 SIDE = 32
@@ -66,113 +64,50 @@ class MNISTSource(MNIST, DigitSource):
         return DigitSplit(images[:, 0], labels)
 
 
-class DigitSet(Downloaded, DigitSource):
-    """Base of a source that is a dataset as well, with its test split."""
+class SVHNSource(DigitSource):
+    """SVHN's cropped digits in color: `SVHN/train_32x32.mat` and `test_32x32.mat`, in which label 10 means 0."""
 
-    seeded: ClassVar[bool] = False
-    classes: ClassVar = 10
-
-    @property
-    def size(self) -> int | None:
-        """Height and width to which images are resized; None: they stay as they are."""
-        return None
-
-    def load(self, root: Path, seed: int) -> Source:
-        """The same pool for every seed, training rows first. Raises `DataMissing`, or `PflbenchError` if damaged.
-
-        Warns once with `UnofficialFile` where files are not the official ones.
-        """
-        self.require(root)
-        parts = self.parts(root)
-        images, labels, test = prepared(f"{self!r} 1", list(parts), lambda: self._read(root))
-        warn_unofficial(parts)
-        return Source.of(images, labels, self.classes, test=int(test[0]))
-
-    def _read(self, root: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Images of both splits, resized if need be, their labels, and the number of test images."""
-        splits = [self.split(root, which) for which in WHICH]
-        for which, split in zip(WHICH, splits, strict=True):
-            if not len(split.labels):
-                raise PflbenchError(f"{self.name}: its {which} split is empty.")
-        images = np.concatenate([np.asarray(split.images) for split in splits])
-        pixels = images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2)
-        labels = np.concatenate([split.labels for split in splits])
-        return resized(pixels, self.size), labels, np.array([len(splits[1].labels)])
-
-
-@dataclass(frozen=True)
-class SVHN(DigitSet):
-    """73,257 + 26,032 digits of house numbers in color, 32x32: SVHN's cropped digits with their test split.
-
-    The files are `SVHN/train_32x32.mat` and `test_32x32.mat`, in which label 10 means 0.
-    """
-
-    name: ClassVar = "SVHN"
     downloads: ClassVar = tuple(Download("SVHN", "SVHN", {"split": which}) for which in WHICH)
-    command: ClassVar = "svhn"
     by_hand: ClassVar = (
         "get train_32x32.mat (182 MB) and test_32x32.mat (64 MB) from http://ufldl.stanford.edu/housenumbers and put "
         "them there"
     )
     needs: ClassVar = {
-        "SVHN/train_32x32.mat": Expected("e26dedcc434d2e4c54c9b2d4a06d8373", images=73_257),
-        "SVHN/test_32x32.mat": Expected("eb5a983be6a315427106f1b164d9cef3", images=26_032),
+        "SVHN/train_32x32.mat": Expected("e26dedcc434d2e4c54c9b2d4a06d8373"),
+        "SVHN/test_32x32.mat": Expected("eb5a983be6a315427106f1b164d9cef3"),
     }
-    examples: ClassVar = 73_257
-    shape: ClassVar = (3, 32, 32)
 
     def split(self, root: Path, which: Which) -> DigitSplit:
-        """See `DigitSource`; color."""
         from scipy.io import loadmat
 
         path = root / "SVHN" / f"{which}_32x32.mat"
         with file_errors(f"Cannot read {path}"):
-            held = loadmat(path)
-            images = np.asarray(held["X"]).transpose(3, 0, 1, 2)
-            labels = np.asarray(held["y"]).reshape(-1).astype(np.int64)
+            arrays = loadmat(path)
+            images = np.asarray(arrays["X"]).transpose(3, 0, 1, 2)
+            labels = np.asarray(arrays["y"]).reshape(-1).astype(np.int64)
         return _checked(path, images, np.where(labels == 10, 0, labels), (SIDE, SIDE, 3))
 
 
-@dataclass(frozen=True)
-class USPS(DigitSet):
-    """7,291 + 2,007 handwritten gray digits from envelopes, 16x16: USPS with its test split.
+class USPSSource(DigitSource):
+    """USPS, gray, 16x16: `USPS/usps.bz2` and `usps.t.bz2` as torchvision fetches them, or `USPS/usps.h5` (h5py).
 
-    The files are `USPS/usps.bz2` and `usps.t.bz2` as torchvision fetches them, or `USPS/usps.h5`, which needs h5py.
     Gray levels are rounded to whole numbers from 0 to 255 in both forms.
-
-    Attributes:
-        size: Height and width to which images are resized, bilinearly; None: they stay 16x16.
     """
 
-    size: int | None = None
-
-    name: ClassVar = "USPS"
     downloads: ClassVar = tuple(Download("USPS", "USPS", {"train": train}) for train in (True, False))
-    command: ClassVar = "usps"
     by_hand: ClassVar = (
         "get usps.bz2 (6.6 MB) and usps.t.bz2 (1.8 MB) from "
         "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass.html and put them there"
     )
     needs: ClassVar = {
-        "USPS/usps.bz2": Expected("ec16c51db3855ca6c91edd34d0e9b197", images=7_291),
-        "USPS/usps.t.bz2": Expected("8ea070ee2aca1ac39742fdd1ef5ed118", images=2_007),
+        "USPS/usps.bz2": Expected("ec16c51db3855ca6c91edd34d0e9b197"),
+        "USPS/usps.t.bz2": Expected("8ea070ee2aca1ac39742fdd1ef5ed118"),
     }
-    examples: ClassVar = 7_291
-
-    def __post_init__(self) -> None:
-        if self.size is not None and not 1 <= self.size <= 1024:
-            raise UsageError(f"USPS: size must lie in 1..1024, not {self.size}.")
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """(channels, height, width)."""
-        return 1, self.size or 16, self.size or 16
 
     def parts(self, root: Path) -> Mapping[Path, Expected]:
-        """Two text files, or the one of the other form where not both are there."""
+        """Two text files, or the HDF5 file where a text file is missing."""
         texts, hdf = super().parts(root), root / "USPS" / "usps.h5"
-        other = hdf.is_file() and not all(path.is_file() for path in texts)
-        return {hdf: Expected(images=sum(known.images for known in texts.values()))} if other else texts
+        return {hdf: Expected()} if hdf.is_file() and not all(path.is_file() for path in texts) else texts
 
     def missing(self, root: Path) -> list[str]:
         """Missing files of both forms."""
@@ -180,19 +115,18 @@ class USPS(DigitSet):
         return [f"{texts} (or {root / 'USPS' / 'usps.h5'})"] if super().missing(root) else []
 
     def split(self, root: Path, which: Which) -> DigitSplit:
-        """See `DigitSource`; gray, 16x16."""
         paths = list(self.parts(root))
         path = paths[0 if which == "train" else -1]
         if len(paths) > 1:
             from sklearn.datasets import load_svmlight_file
 
             with file_errors(f"Cannot read {path}"):  # gray levels from -1 to 1, labels from 1 to 10
-                found, names = load_svmlight_file(str(path), n_features=256, zero_based=False)
-                levels, labels = (found.toarray() + 1) / 2, names.astype(np.int64) - 1
+                features, names = load_svmlight_file(str(path), n_features=256, zero_based=False)
+                levels, labels = (features.toarray() + 1) / 2, names.astype(np.int64) - 1
         else:
             levels, labels = _hdf(path, which)
         if levels.size and not (levels.min() >= 0 and levels.max() <= 1):
-            raise PflbenchError(f"{path} holds gray levels outside its range: it is not what its name says.")
+            raise PflbenchError(f"{path} has gray levels outside its range: it is not what its name says.")
         return _checked(path, (levels * 255).round().astype(np.uint8).reshape(-1, 16, 16), labels, (16, 16))
 
 
@@ -208,7 +142,7 @@ class MNISTMSource(DigitSource):
     def split(self, root: Path, which: Which) -> DigitSplit:
         path = root / "mnist_m" / f"mnist_m_{which}_labels.txt"
         with file_errors(f"{path} is no list of files and labels"):
-            lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+            lines = [line.split() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
             images = [path.parent / f"mnist_m_{which}" / name for name, _ in lines]
             labels = np.array([int(label) for _, label in lines], dtype=np.int64)
         check_labels(path, labels, 10)
@@ -236,8 +170,8 @@ class SyntheticSource(DigitSource):
 
 SOURCES: dict[str, DigitSource] = {
     "mnist": MNISTSource(),
-    "svhn": SVHN(),
-    "usps": USPS(),
+    "svhn": SVHNSource(),
+    "usps": USPSSource(),
     "mnist-m": MNISTMSource(),
     "synthetic": SyntheticSource(),
 }

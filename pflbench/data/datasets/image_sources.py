@@ -6,7 +6,6 @@ Files are never held against torchvision's checksums: what counts is that every 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
@@ -18,8 +17,8 @@ from pflbench.data.numpy_files import read_arrays
 from pflbench.data.pixels import Box, Picture, decode_all, files_as_pictures, folders_in, images_in
 from pflbench.data.prepared import prepared
 from pflbench.data.published import Download, Expected, Published, file_errors, warn_unofficial
-from pflbench.data.source import Source, check_labels, content_hash
-from pflbench.errors import DataMissing, PflbenchError, UsageError
+from pflbench.data.source import check_labels, content_hash
+from pflbench.errors import DataMissing, PflbenchError
 
 SIDE = 32
 """Pixels of an image in Meta-Dataset; the aspect ratio is not kept."""
@@ -105,9 +104,6 @@ class FileSource(ImageSource):
     mode: ClassVar[Literal["L", "RGB"]] = "RGB"
     """Gray or color."""
 
-    def __init__(self, side: int = SIDE):
-        self.side = side
-
     def listed(self, root: Path) -> dict[str, list[Picture]]:
         """The images of each class, in the order of the pool. Raises `PflbenchError`."""
         raise NotImplementedError
@@ -118,8 +114,8 @@ class FileSource(ImageSource):
         self.check(list(listed), counts)
         pictures = [picture for several in listed.values() for picture in several]
         lists = [path for path in self.parts(root) if path.is_file()]
-        shape = (1 if self.mode == "L" else 3, self.side, self.side)
-        recipe = f"{self.title} as {self.mode}, {self.side} pixels: 2"
+        shape = (1 if self.mode == "L" else 3, SIDE, SIDE)
+        recipe = f"{self.title} as {self.mode}, {SIDE} pixels: 2"
         files = [*lists, *(Path(picture.where) for picture in pictures)]
         images, _, hash = prepared(recipe, files, lambda: by_class(decode_all(pictures, shape), np.array(counts)))
         return images, np.array(counts, dtype=np.int64), hash
@@ -286,67 +282,9 @@ class Characters(FileSource):
     downloads: ClassVar = tuple(Download("Omniglot", options={"background": part}) for part in (True, False))
 
     def listed(self, root: Path) -> dict[str, list[Picture]]:
-        folders = self.characters(root)
-        return {f"{path.parent.name}/{path.name}": files_as_pictures(images_in(path)) for path in folders}
-
-    def characters(self, root: Path) -> list[Path]:
-        """The folder of each class, in the order of the pool. Raises `PflbenchError`."""
         alphabets = [alphabet for part in self.parts(root) for alphabet in folders_in(part)]
-        return [character for alphabet in alphabets for character in folders_in(alphabet)]
-
-
-@dataclass(frozen=True)
-class Omniglot:
-    """32,460 gray handwritten characters, black on white: 1,623 classes of 50 alphabets, 20 images each.
-
-    Attributes:
-        size: Height and width, in pixels; the files have 105.
-    """
-
-    size: int = 28
-
-    seeded: ClassVar[bool] = False
-    examples: ClassVar = 1623 * 20
-    classes: ClassVar = Characters.classes
-
-    def __post_init__(self) -> None:
-        if self.size < 1:
-            raise UsageError(f"Omniglot: size = {self.size} must be positive.")
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """(channels, height, width)."""
-        return 1, self.size, self.size
-
-    def load(self, root: Path, seed: int) -> Source:
-        """The same pool for every seed; `kind` is the alphabet.
-
-        The 30 alphabets of the background set come first, then the other 20, in either case by name, as their
-        characters.
-
-        Raises:
-            DataMissing: A folder is not there.
-            PflbenchError: A file is damaged, or a character is not there.
-        """
-        import torch
-
-        source = Characters(self.size)
-        images, counts, hash = source.load(root)
-        alphabets = [character.parent.name for character in source.characters(root)]
-        order = list(dict.fromkeys(alphabets))
-        kind = np.repeat(np.array([order.index(name) for name in alphabets], dtype=np.int64), counts)
-        labels = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
-        return Source(torch.from_numpy(images), labels, kind, self.classes, hash)
-
-    def fetch(self, root: Path) -> None:
-        """Download it with torchvision, unless it is there. Raises `DataMissing` if the download fails."""
-        Characters().fetch(root)
-
-    def status(self, root: Path) -> str:
-        """One line, from the presence of the two folders."""
-        if missing := Characters().missing(root):
-            return f"missing: {', '.join(missing)}"
-        return f"ready: {self.examples:,} images in {root / 'omniglot-py'}"
+        characters = [character for alphabet in alphabets for character in folders_in(alphabet)]
+        return {f"{path.parent.name}/{path.name}": files_as_pictures(images_in(path)) for path in characters}
 
 
 CIFAR_FS = tuple(
@@ -476,9 +414,9 @@ class MiniImageNet(Folders):
 
         def make() -> Prepared:
             pixels, rows, counts = self._unpickled(path)
-            return by_class(decode_all([Picture("", pixels[row]) for row in rows], (3, self.side, self.side)), counts)
+            return by_class(decode_all([Picture("", pixels[row]) for row in rows], (3, SIDE, SIDE)), counts)
 
-        images, counts, hash = prepared(f"{self.title}, {self.side} pixels: 1", [path], make)
+        images, counts, hash = prepared(f"{self.title}, {SIDE} pixels: 1", [path], make)
         return images, counts, hash
 
     def _unpickled(self, path: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -514,7 +452,7 @@ SOURCES: Mapping[str, ImageSource] = {
 def _lines(path: Path, columns: int) -> list[list[str]]:
     """The lines of a text file, cut at their first blanks; in the first column stands an image's number."""
     with file_errors(f"{path} is no list of images"):
-        text = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+        text = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
     lines = [line.split(None, columns - 1) for line in text if line]
     for line in lines:
         if len(line) != columns or not line[0].isdigit():

@@ -46,7 +46,6 @@ class Dirichlet:
 
     alpha: float = 0.3
     minimum: int = 10
-    attempts: ClassVar[int] = 1000
 
     def __post_init__(self) -> None:
         if not (self.alpha > 0 and math.isfinite(self.alpha)):
@@ -55,43 +54,67 @@ class Dirichlet:
             raise UsageError(f"Dirichlet: minimum must be at least 1, not {self.minimum}.")
 
     def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
-        """See `Partition`. Gives up with `UsageError` after `attempts` draws."""
+        """See `Partition`. Raises `UsageError` where draws give no such partition, see `dirichlet_split`."""
         check_clients(len(labels), clients)
-        if clients * self.minimum > len(labels):
-            raise UsageError(
-                f"Dirichlet: {clients} clients with at least {self.minimum} rows each need {clients * self.minimum} "
-                f"rows; there are {len(labels)}. Use fewer clients or a smaller minimum."
-            )
         random = legacy_stream(seed)
-        for _ in range(self.attempts):
-            held = divided(labels, clients, self.alpha, random)
-            if held is not None and min(len(rows) for rows in held) >= self.minimum:
-                for rows in held:
-                    random.shuffle(rows)
-                return held
+        split = dirichlet_split("Dirichlet", labels, clients, self.alpha, self.minimum, random)
+        for rows in split:
+            random.shuffle(rows)
+        return split
+
+
+ATTEMPTS = 1000
+"""Most draws of a Dirichlet split."""
+WORK, PER_CLASS = 10**8, 1000
+"""Most work of all draws of a split, some seconds: each of its rows and shares counts one, each class 1000 besides."""
+
+
+def dirichlet_split(
+    partition: str, labels: Rows, clients: int, alpha: float, minimum: int, random: np.random.RandomState
+) -> list[Rows]:
+    """Rows of each client: each class divided by a Dirichlet draw, drawn anew until all have `minimum` rows.
+
+    The number of draws depends on the number of rows, classes and clients alone. `partition` is its name in messages.
+
+    Raises:
+        UsageError: There are too few rows, or no draw gave each client enough of them.
+    """
+    if clients * minimum > len(labels):
         raise UsageError(
-            f"Dirichlet: with alpha = {self.alpha}, {self.attempts} draws over {len(labels)} rows never gave each of "
-            f"{clients} clients {self.minimum} rows. Use fewer clients, a larger alpha or a smaller minimum."
+            f"{partition}: {clients} clients with at least {minimum} rows each need {clients * minimum} rows; there "
+            f"are {len(labels)}. Use fewer clients or a smaller minimum."
         )
+    attempts = max(1, min(ATTEMPTS, WORK // (len(labels) + (int(labels.max()) + 1) * (clients + PER_CLASS))))
+    for _ in range(attempts):
+        if (split := _divided(labels, clients, alpha, minimum, random)) is not None:
+            return split
+    raise UsageError(
+        f"{partition}: with alpha = {alpha}, {attempts} draws over {len(labels)} rows never gave each of {clients} "
+        f"clients {minimum} rows. Use fewer clients, a larger alpha or a smaller minimum."
+    )
 
 
-def divided(labels: Rows, clients: int, alpha: float, random: np.random.RandomState) -> list[Rows] | None:
-    """One assignment of `Dirichlet`, or None where every client with a share of some class is already full."""
-    pieces: list[list[Rows]] = [[] for _ in range(clients)]
+def _divided(
+    labels: Rows, clients: int, alpha: float, minimum: int, random: np.random.RandomState
+) -> list[Rows] | None:
+    """Rows of each client by one draw; None where a client has fewer than `minimum`, or no client can have a class."""
+    pieces: list[tuple[Rows, Rows]] = []
     sizes = np.zeros(clients, dtype=np.int64)
     for k in range(int(labels.max()) + 1):
         rows = np.flatnonzero(labels == k)
         random.shuffle(rows)
-        share = random.dirichlet(np.repeat(alpha, clients)) * (sizes < len(labels) / clients)
-        total = share.sum()
-        if not total > 0:  # also NaN, from a draw that underflowed
+        with np.errstate(invalid="ignore"):  # a draw of a small alpha underflows to infinite shares
+            share = random.dirichlet(np.repeat(alpha, clients)) * (sizes < len(labels) / clients)
+            total = share.sum()
+        if not 0 < total < np.inf:  # also NaN
             return None
         # Truncation and the last client taking the rest are part of the published partition.
         cuts = (np.cumsum(share / total) * len(rows)).astype(np.int64)[:-1]
-        for client, piece in enumerate(np.split(rows, cuts)):
-            pieces[client].append(piece)
-            sizes[client] += len(piece)
-    return [np.concatenate(mine) for mine in pieces]
+        sizes += np.diff(cuts, prepend=0, append=len(rows))
+        pieces.append((rows, cuts))
+    if sizes.min() < minimum:
+        return None
+    return [np.concatenate(parts) for parts in zip(*(np.split(rows, cuts) for rows, cuts in pieces), strict=True)]
 
 
 @dataclass(frozen=True)
@@ -160,9 +183,14 @@ class Natural:
         fit = np.flatnonzero((sizes >= self.minimum) & (tested > 0 if test else True))
         if not 1 <= clients <= len(fit):
             and_tested = " and a test row" if test else ""
+            new = np.count_nonzero(sizes == 0)
+            by_client = (
+                f" {new} kinds have test rows only: clients without training rows are not supported. Split each kind's "
+                "rows in two (LEAF: -t sample instead of -t user)."
+            )
             raise UsageError(
                 f"natural: {clients} clients are not possible, as {len(fit)} of {len(names)} kinds have at least "
-                f"{self.minimum} training rows{and_tested}."
+                f"{self.minimum} training rows{and_tested}.{by_client if new else ''}"
             )
         if clients < len(fit):
             fit = rng.stream(seed, "natural").permutation(fit)[:clients]

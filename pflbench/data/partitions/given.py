@@ -1,33 +1,32 @@
-"""A split that a file gives: which rows of the pool each client holds and, where it says so, is tested on."""
+"""Partition that a JSON file gives: the rows of the pool that each client adapts on and is scored on."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from pflbench.data.partition import Hand, Rows
-from pflbench.data.splits import Split, read_split
-from pflbench.errors import UsageError
+from pflbench.errors import DataMissing, PflbenchError, UsageError
+
+FORM = 'Write a JSON list with one object for each client: [{"train": [0, 5], "test": [7]}, …].'
 
 
 @dataclass(frozen=True)
 class Given:
-    """The rows of each client as a file lists them, whatever the seed.
+    """Support and query of each client from a JSON list of `{"train": [rows], "test": [rows]}`, equal for all seeds.
 
-    `pflbench data show --export` writes such a file.
-
-    Where the file has test rows for each client, a suite says `query = "partition"`, and clients adapt on the train
-    rows and are scored on the test rows. Where it has none, a suite gives a share of each client's rows as query, or
-    "test-split".
+    A row's number is its place in the pool: training rows first, then the dataset's test split, from 0 on. A suite sets
+    `query = "partition"`.
 
     Attributes:
-        file: JSON or .npz, in one of the forms of `pflbench.data.splits`.
-        overlap: Whether several clients may train on a row, or one train and another be tested on it. That several are
-            tested on a row that nobody trains on is always fine.
+        file: The JSON file.
+        overlap: Whether several clients may train on a row, or one train and another be tested on it. Several clients
+            may always be tested on a row that nobody trains on.
     """
 
     file: Path
@@ -39,87 +38,61 @@ class Given:
         """The one file."""
         return [self.file]
 
-    def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
-        """See `Partition`. Raises `DataMissing` or `PflbenchError` where the file is not there or damaged."""
-        split = self._read(clients)
-        training = len(labels)
-        if split.test is not None or (split.rows is not None and any(np.any(rows >= training) for rows in split.train)):
-            raise UsageError(f'{self.file.name} says which rows each client is tested on: write query = "partition".')
-        if split.rows is not None and split.rows < training:
-            raise self._other_rows(split.rows, f"{training} training rows")
-        if self.overlap:
-            raise UsageError(f'{self.file.name} has no test rows: overlap = true goes with query = "partition" only.')
-        self._check("rows", split.train, training, "training rows")
-        self._check_shared(split.train, ())
-        return list(split.train)
-
     def deal(self, labels: Rows, kind: Rows | None, test: int, clients: int, seed: int) -> list[Hand]:
-        """See `Dealer`. Raises as a call."""
-        split = self._read(clients)
-        training = len(labels) - test
-        train, scored = split.train, split.test
-        if split.rows is not None:
-            if split.rows not in (training, len(labels)):
-                raise self._other_rows(
-                    split.rows, f"{training} training rows" + (f" and {test} test rows" if test else "")
-                )
-            train = tuple(rows[rows < training] for rows in split.train)
-            scored = tuple(rows[rows >= training] for rows in split.train)
-        if scored is None or not any(map(len, scored)):
+        """See `Dealer`. Raises `DataMissing` or `PflbenchError` where the file is missing or damaged."""
+        listed = read_clients(self.file)
+        if len(listed) != clients:
             raise UsageError(
-                f"{self.file.name} does not say which rows each client is tested on: give a share of each client's "
-                'rows in the suite, such as query = 0.2, or "test-split", or test rows in the file.'
+                f"{self.file.name} has {len(listed)} clients and the suite {clients}: write clients = {len(listed)}."
             )
-        self._check("train rows", train, training, "training rows")
-        self._check("test rows", scored, len(labels), "rows")
-        for client, hand in enumerate(zip(train, scored, strict=True)):
-            if len(both := np.intersect1d(*hand)):
-                raise UsageError(f"{self.file.name}: client {client} trains and is tested on row {both[0]}.")
+        ends = {"train": len(labels) - test, "test": len(labels)}
+        for client, parts in enumerate(listed):
+            for part, end in ends.items():
+                if wrong := [row for row in parts[part] if not 0 <= row < end]:
+                    raise UsageError(
+                        f'{self.file.name}: "{part}" of client {client} has row {wrong[0]}; it may have rows from 0 to '
+                        f"{end - 1}."
+                    )
+        hands = [(np.array(parts["train"], np.int64), np.array(parts["test"], np.int64)) for parts in listed]
         if not self.overlap:
-            self._check_shared(train, scored)
-        return list(zip(train, scored, strict=True))
+            self._check_overlap(hands)
+        return hands
 
-    def _read(self, clients: int) -> Split:
-        split = read_split(self.file)
-        if len(split.train) != clients:
-            raise UsageError(
-                f"{self.file.name} has {len(split.train)} clients and the suite {clients}: write clients = "
-                f"{len(split.train)}."
-            )
-        return split
+    def _check_overlap(self, hands: Sequence[Hand]) -> None:
+        """Raise `UsageError` where a client trains on a row that another trains or is tested on."""
+        trainer: dict[int, int] = {}
+        for part in (0, 1):
+            for client, hand in enumerate(hands):
+                for row in hand[part].tolist():
+                    other = trainer.get(row, client) if part else trainer.setdefault(row, client)
+                    if other != client:
+                        raise UsageError(
+                            f"{self.file.name}: client {other} trains on row {row}, and client {client} "
+                            f"{'is tested' if part else 'trains'} on it. Remove one, or set overlap = true."
+                        )
 
-    def _other_rows(self, listed: int, there: str) -> UsageError:
-        return UsageError(f"{self.file.name} gives a client for {listed} rows, and the dataset has {there}.")
 
-    def _check(self, what: str, held: Sequence[Rows], most: int, of: str) -> None:
-        for client, rows in enumerate(held):
-            if not len(rows):
-                raise UsageError(f"{self.file.name}: client {client} has no {what}.")
-            if (last := int(rows.max())) >= most:
-                raise UsageError(
-                    f"{self.file.name}: the {what} of client {client} have row {last}; the dataset has {most} {of}, "
-                    f"0 to {most - 1}."
-                )
-            names, counts = np.unique(rows, return_counts=True)
-            if len(names) < len(rows):
-                raise UsageError(
-                    f"{self.file.name}: the {what} of client {client} have row {names[counts > 1][0]} twice."
-                )
+def read_clients(path: Path) -> list[dict[str, list[int]]]:
+    """Rows of each client, "train" and "test". Raises `DataMissing` or `PflbenchError`."""
+    if not path.is_file():
+        raise DataMissing(f"There is no file {path}, which has the rows of each client.")
+    try:
+        listed = json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_unique)
+    except (OSError, ValueError, RecursionError) as error:
+        raise PflbenchError(f"{path} is not readable JSON ({type(error).__name__}: {error}). {FORM}") from error
+    if not isinstance(listed, list) or not listed:
+        raise PflbenchError(f"{path} is not a list of clients. {FORM}")
+    for client, parts in enumerate(listed):
+        if not isinstance(parts, dict) or parts.keys() != {"train", "test"}:
+            raise PflbenchError(f'{path}: client {client} is not an object with "train" and "test" alone. {FORM}')
+        for part, rows in parts.items():
+            if not isinstance(rows, list) or not rows or any(type(row) is not int for row in rows):
+                raise PflbenchError(f'{path}: "{part}" of client {client} is not a list of row numbers. {FORM}')
+    return listed
 
-    def _check_shared(self, train: Sequence[Rows], scored: Sequence[Rows]) -> None:
-        """Raise `UsageError` where several clients train on a row, or one does and another is tested on it."""
-        holders = np.repeat(np.arange(len(train)), list(map(len, train)))
-        trained = np.concatenate(train)
-        names, first, counts = np.unique(trained, return_index=True, return_counts=True)
-        allowed = " (overlap = true allows that)" if scored else ""
-        if len(names) < len(trained):
-            row = names[counts > 1][0]
-            a, b = holders[trained == row][:2].tolist()
-            raise UsageError(f"{self.file.name} gives row {row} to client {a} and to client {b}{allowed}.")
-        for client, rows in enumerate(scored):
-            if len(both := np.intersect1d(rows, names)):
-                other = int(holders[first[np.searchsorted(names, both[0])]])
-                raise UsageError(
-                    f"{self.file.name}: client {client} is tested on row {both[0]}, on which client {other} trains"
-                    f"{allowed}."
-                )
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """JSON object without equal keys, of which json takes the last. Raises `ValueError`."""
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("an object has a key twice")
+    return dict(pairs)

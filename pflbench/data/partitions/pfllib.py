@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from pflbench.data.partition import Hand, Rows, check_clients, legacy_stream
-from pflbench.data.partitions.cafeme import divided
+from pflbench.data.partitions.cafeme import dirichlet_split
 from pflbench.errors import UsageError, unknown
 
 KINDS = ("dirichlet", "pathological")
@@ -48,7 +47,6 @@ class PFLlib:
 
     shares: ClassVar[bool] = False
     ordered: ClassVar[bool] = True
-    attempts: ClassVar[int] = 1000
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -71,8 +69,11 @@ class PFLlib:
             raise UsageError("pfllib divides training and test rows alike: use a dataset with merged = true.")
         check_clients(len(labels), clients)
         random = legacy_stream(self.split_seed)
-        divide = self._dirichlet if self.kind == "dirichlet" else self._pathological
-        hands = [self._hand(rows, random) for rows in divide(labels, clients, random)]
+        if self.kind == "dirichlet":
+            split = dirichlet_split("PFLlib", labels, clients, self.alpha, self.minimum, random)
+        else:
+            split = self._pathological(labels, clients, random)
+        hands = [self._hand(rows, random) for rows in split]
         for client, (support, query) in enumerate(hands):
             if not (len(support) and len(query)):
                 raise UsageError(
@@ -81,17 +82,7 @@ class PFLlib:
                 )
         return hands
 
-    def _dirichlet(self, labels: Rows, clients: int, random: np.random.RandomState) -> Sequence[Rows]:
-        for _ in range(self.attempts):
-            held = divided(labels, clients, self.alpha, random)
-            if held is not None and min(map(len, held)) >= self.minimum:
-                return held
-        raise UsageError(
-            f"PFLlib: with alpha = {self.alpha}, {self.attempts} draws over {len(labels)} rows never gave each of "
-            f"{clients} clients {self.minimum} rows. Use fewer clients, a larger alpha or a smaller minimum."
-        )
-
-    def _pathological(self, labels: Rows, clients: int, random: np.random.RandomState) -> Sequence[Rows]:
+    def _pathological(self, labels: Rows, clients: int, random: np.random.RandomState) -> list[Rows]:
         names = int(labels.max()) + 1
         most = math.ceil(clients / names * self.classes)
         lacking = np.full(clients, self.classes)

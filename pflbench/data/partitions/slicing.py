@@ -13,13 +13,13 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Literal, get_args, get_type_hints
+from typing import Literal, get_args, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
 
 from pflbench import rng
-from pflbench.data.partition import Hand, Rows, check_clients
+from pflbench.data.partition import Rows, check_clients
 from pflbench.errors import UsageError, unknown
 
 
@@ -154,48 +154,6 @@ def _subclasses(labels: Rows, kind: Rows, clients: int, random: np.random.Genera
         random.permuted(table, axis=1, out=table)  # every superclass by itself
         hands.extend(table.T.copy())
     return hands
-
-
-@dataclass(frozen=True)
-class FilteredSlicing:
-    """`random-slicing` by concepts; of a client's test rows those whose superclass is the number of a subclass it has.
-
-    So does pFedVEM's code, which compares superclasses (0 to 19 on CIFAR-100) with the client's list of subclasses (0
-    to 99). About a fifth of the test rows of the client's subclasses is left. Where none is, which stops that code by a
-    division by zero, the client keeps them all.
-
-    Attributes:
-        rows: As `random-slicing` has it.
-    """
-
-    rows: int | None = None
-
-    shares: ClassVar[bool] = True
-
-    def divided(self, examples: int, clients: int) -> int:
-        """As `random-slicing` has it."""
-        return self.rows or examples
-
-    def deal(self, labels: Rows, kind: Rows | None, test: int, clients: int, seed: int) -> list[Hand]:
-        """See `Dealer`: supports are those of `RandomSlicing` with `query = "test-split"`. Clients share test rows.
-
-        Raises:
-            UsageError: As `RandomSlicing`, or there is no test split, or it has none of a client's subclasses.
-        """
-        if not test:
-            raise UsageError("filtered-slicing leaves out test rows: use a dataset that has a test split.")
-        training = len(labels) - test
-        held = RandomSlicing("concepts", rows=self.rows)(
-            labels[:training], kind if kind is None else kind[:training], clients, seed
-        )
-        assert kind is not None  # or there was no such slicing
-        tested = np.arange(training, len(labels), dtype=np.int64)
-        hands = []
-        for rows in held:
-            mine = tested[np.isin(kind[tested], kind[rows])]
-            left = mine[np.isin(labels[mine], kind[rows])]
-            hands.append((rows, left if len(left) else mine))
-        return hands
 
 
 @dataclass(frozen=True)
