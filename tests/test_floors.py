@@ -31,7 +31,6 @@ GROUND = (
     "trust",
     "units",
     "commands",
-    "garbage",
     "output",
     "console",
 )

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from pflbench import garbage, trust
+from pflbench import trust
 from pflbench.cli import common
 from pflbench.cli.common import errors
 from pflbench.errors import PflbenchError
@@ -49,9 +49,6 @@ HOME = {
 
 # Nothing here is for plugins of pydantic to change; to look for some is to read about every installed package.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-
-LISTING = ("ls", "report", "status", "compare")
-"""Verbs that read much, make nothing, and end: all that they read lives until then."""
 
 
 def program(verb: str | None = None) -> typer.Typer:
@@ -119,9 +116,7 @@ def main(arguments: list[str] | None = None) -> None:
     trust.revoke_all()
     warn = cache(lambda text: errors().print(f"Warning: {text}"))  # each text once: several processes may have found it
     warnings.showwarning = lambda message, *_, **__: warn(str(message))
-    with garbage.seldom(never=arguments[:1] != [] and arguments[0] in LISTING):
-        code = _call(arguments, debug)
-    sys.exit(code)
+    sys.exit(_call(arguments, debug))
 
 
 def _call(arguments: list[str], debug: bool) -> int:

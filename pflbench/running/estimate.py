@@ -22,7 +22,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from pflbench import garbage, names, trust
+from pflbench import names, trust
 from pflbench.engine.batches import stream_of
 from pflbench.engine.costs import FORWARD, META, Counting, Shapes, without_content
 from pflbench.engine.evaluate import before_aggregation, leaves_models
@@ -279,7 +279,6 @@ def _gradients(networks: Mapping[str, RunSpec]) -> dict[str, Gradient | RunSecon
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as runs are trained
     try:
-        garbage.as_usual()
         tune_allocator()
         return {
             key: Gradient(batch=spec.batch, seconds_per_client_step=_gradient(spec)) for key, spec in networks.items()

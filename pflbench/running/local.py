@@ -18,7 +18,6 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.sharedctypes import Synchronized
 from typing import Any
 
-from pflbench import garbage
 from pflbench.running import stopping
 from pflbench.running.allocator import tune_allocator
 from pflbench.running.process import cause_of_death, serving
@@ -110,7 +109,6 @@ def _in_process(
     fail_fast: bool,
     waits: bool,
 ) -> None:
-    garbage.as_usual()
     tune_allocator()
     says = _Says(on_event)
     while shared.waiting and not is_over(dones, fail_fast):
