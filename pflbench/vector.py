@@ -108,6 +108,11 @@ class Layout:
             raise UsageError(f"This network has no part {name!r}; its parts are {', '.join(self.parts)}.")
         return self.parts[name]
 
+    @cached_property
+    def layers(self) -> tuple[str, ...]:
+        """Names of the layers in order, each of a weight's: `base.conv1`."""
+        return tuple(p.name.removesuffix(".weight") for p in self.parameters if p.weight)
+
     def last(self, layers: int) -> slice:
         """The slice of the last so many layers; a layer begins with its weight, and a normalization belongs to it.
 

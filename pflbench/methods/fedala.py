@@ -20,8 +20,10 @@ from typing import ClassVar
 
 import torch
 
+from pflbench.errors import UsageError
 from pflbench.methods.base import Batch, Batches, Draw, Initializer, Method, Objective, Round, hyper, steps, total_loss
 from pflbench.methods.local_sgd import LocalSGD
+from pflbench.models.network import Network
 from pflbench.typing import Params, Part, Scalar
 
 Own = tuple[Params, Part]
@@ -47,6 +49,15 @@ class FedALA(LocalSGD, Method[Params, Own, Params], epochs=1):
     start_phase: int | None = hyper(
         None, "Most passes that train the weights in round 1, until the loss is steady; none: one pass.", least=1
     )
+
+    def network(self, base: Network) -> Network:
+        """The suite's. Raises `UsageError` if it has fewer layers than `layers`."""
+        if self.layers > len(names := base.layout.layers):
+            raise UsageError(
+                f"FedALA: layers = {self.layers}, and the network has {len(names)}: {', '.join(names)}; write at most "
+                f"{len(names)}."
+            )
+        return base
 
     def draws(self, round: Round) -> tuple[Draw, ...]:
         passes = self.start_phase if self.start_phase and round.index == 1 else 1

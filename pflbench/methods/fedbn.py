@@ -8,7 +8,9 @@ Departures:
    every round).
 4. The upload is a whole vector, with the server's own scale and shift in it: the counted costs include them.
 5. `momentum` and `weight_decay` are none of the paper's.
-Special cases: in a network without normalization, FedAvg.
+6. Batch normalization always uses the batch's own statistics; there are no running ones, so of FedBN only scale and
+   shift stay at a client.
+A network without normalization is refused: nothing would stay at the client, which is FedAvg.
 """
 
 from __future__ import annotations
@@ -18,8 +20,10 @@ from typing import ClassVar
 
 import torch
 
+from pflbench.errors import UsageError
 from pflbench.methods.base import Batches, Initializer, Method, Objective, Round
 from pflbench.methods.local_sgd import LocalSGD
+from pflbench.models.network import Network
 from pflbench.typing import Params
 
 
@@ -32,6 +36,15 @@ class FedBN(LocalSGD, Method[Params, Params, Params], epochs=1):
     personal = "local"
     personal_of = "training"
     global_model = "start"
+
+    def network(self, base: Network) -> Network:
+        """The suite's. Raises `UsageError` if it has no normalization."""
+        if not base.layout.entries("normalization").any():
+            raise UsageError(
+                "FedBN: the network has no normalization, so nothing would stay at the client; its layers are "
+                f"{', '.join(base.layout.layers)}. Take a network with normalization, or use FedAvg."
+            )
+        return base
 
     def init_client(self, server: Params, new: Initializer) -> Params:
         """A whole vector, of which only the normalization's entries are ever read."""

@@ -10,8 +10,9 @@ A head on f + v is the head with the bias b + W v on f, so the network is the su
 Departures:
 1. PFLlib makes the consensus before it counts rounds: here there is one round more. Clients of a cohort that is sampled
    later have no part in it.
-2. Every client sends the running mean in every round, which is read in the first one.
-3. The whole cohort keeps its shift, whether its upload arrives or not. `momentum` and `weight_decay` are added, and the
+2. Round 0 trains for `epochs`, as every round does (PFLlib: one epoch).
+3. Every client sends the running mean in every round, which is read in the first one.
+4. The whole cohort keeps its shift, whether its upload arrives or not. `momentum` and `weight_decay` are added, and the
    shift is never decayed.
 Special cases: kappa = 0 and shift_lr = 0, static minibatches and all clients in every round: after round 0, FedAvg.
 """

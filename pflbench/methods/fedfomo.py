@@ -11,6 +11,7 @@ Departures:
    needs to know no identities. Its own is among them, if the last upload arrived.
 3. L is a mean over rows (PFLlib: over minibatches). Static minibatches are divided whole: the last ones, of which there
    are `validation` times their number, rounded up, are for validation. A client with one trains on it, too.
+   Of n rows in reshuffled ones, the last n - floor(0.8 n) are for validation (PFLlib: the last int(0.2 n)).
 4. All training clients take part in every round, whatever the cohort, and keep their models. `momentum` and
    `weight_decay` are added.
 Special cases: one client: Local on the first 80 % of its data; a single model with a positive weight: start from it.

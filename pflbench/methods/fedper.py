@@ -55,8 +55,11 @@ def base_then_head(network: Network) -> Network:
 
     So that a server, which does not see the network, can put a mean of bases where it belongs.
     """
-    if list(network.layout.parts) != ["base", "head"]:
-        raise UsageError(f"This method needs a network of a base and then a head, not {list(network.layout.parts)}.")
+    if (parts := list(network.layout.parts)) != ["base", "head"]:
+        raise UsageError(
+            f"This method needs a network of a base and then a head, not of {' and '.join(parts)}; the network's "
+            f"layers are {', '.join(network.layout.layers)}. Take a network of more layers, or name another head."
+        )
     return network
 
 

@@ -23,7 +23,7 @@ class FedProx(LocalSGD, Method[Params, Empty, Params]):
     """Federated averaging whose clients are pulled back to the global model they received."""
 
     version: ClassVar[int] = 1
-    mu: float = hyper(0.1, "Strength of the pull.")
+    mu: float = hyper(0.1, "Strength of the pull.", least=0)
 
     def client(
         self, f: Objective, server: Params, state: Empty, *batches: Batches, round: Round

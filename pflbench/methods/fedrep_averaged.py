@@ -64,8 +64,8 @@ class FedRepAveraged(HeadApart, LocalAdam, Method[Params, FedRepAveragedClient, 
     head_first: int = hyper(0, "So many first steps of fine-tuning train the head alone.", added=True, least=0)
 
     def network(self, base: Network) -> Network:
-        """The suite's; with local heads, it must be a base and then a head."""
-        return base_then_head(base) if self.heads == "local" else base
+        """The suite's, if it is a base and then a head."""
+        return base_then_head(base)
 
     def draws(self, round: Round) -> tuple[Draw, ...]:
         return Draw(steps=self.head_steps), Draw(steps=self.base_steps)

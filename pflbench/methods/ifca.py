@@ -10,6 +10,7 @@ Departures:
    by all and averaged over all uploads, and K heads (the authors' code pretrains the base and freezes it). A client
    then chooses by the mean loss over all its rows, at once.
 5. `momentum` and `weight_decay` are none of the paper's; each local update begins with a fresh momentum.
+6. A cluster's mean over the clients that chose it is weighted as the suite says (the paper: uniformly).
 Special cases: one cluster = FedAvg, whatever is shared; with `shared`, clusters keep one and the same base.
 """
 

@@ -7,6 +7,7 @@ Departures:
    (CAFeMe's code; the paper leaves delta open).
 3. With `personal_epochs`, a personal model is what so many epochs of plain SGD with step alpha make of the global one
    (pFedVEM's tables: one; the paper: one gradient step); without, there are none.
+4. The server's mean is weighted as the suite says (the paper: uniformly).
 `order="first"` drops the Hessian term; `order="exact"` computes it by differentiating twice.
 Special cases: alpha = 0 = FedAvg with learning rate beta on every second-of-four minibatch, and a personal model is
 the global one.
@@ -34,7 +35,7 @@ class PerFedAvg(LocalSteps, TwoRates, Adapted, Method[Params, Empty, Params], in
     meta_learned = True
     personal_needs = "personal_epochs"
     order: Literal["hf", "first", "exact"] = hyper("hf", "Hessian term: central difference, none, or exact.")
-    delta: float = hyper(1e-3, "Step of the central difference.")
+    delta: float = hyper(1e-3, "Step of the central difference.", above=0)
 
     def draws(self, round: Round) -> tuple[Draw, ...]:
         """Four minibatches per meta step."""

@@ -34,9 +34,11 @@ import torch
 from torch import Tensor
 
 from pflbench.methods.base import Batches, Draw, Initializer, Method, Objective, Round, Weights, hyper, mean
+from pflbench.methods.fedper import base_then_head
 from pflbench.methods.gaussian import Gaussian, PosteriorScale, gaussian
 from pflbench.methods.gaussian_head import Prior, fit_base, fit_head
 from pflbench.methods.local_sgd import BaseEpochs, HeadApart
+from pflbench.models.network import Network
 from pflbench.optim import SGD
 from pflbench.typing import Float, Params, Part, Scalar
 from pflbench.vector import replace
@@ -86,6 +88,10 @@ class PFedVEM(HeadApart, BaseEpochs, PosteriorScale, Method[Params, PFedVEMClien
         "What tau is made of: both terms, the posterior's width, or its distance from w (in the weights alone, or in "
         "the prior, too).",
     )
+
+    def network(self, base: Network) -> Network:
+        """The suite's, if it is a base and then a linear head."""
+        return base_then_head(super().network(base))
 
     def draws(self, round: Round) -> tuple[Draw, ...]:
         """All examples for the head; for the base epochs of minibatches, where its result is sent or scored."""

@@ -43,10 +43,11 @@ class ScaffoldUpload(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scaffold(LocalSGD, ServerRate, Method[ScaffoldServer, Params, ScaffoldUpload], lr=1e-2):
+class Scaffold(LocalSGD, ServerRate, Method[ScaffoldServer, Params, ScaffoldUpload]):
     """Local SGD with control variates against client drift."""
 
     version: ClassVar[int] = 1
+    lr: float = hyper(1e-2, "Local learning rate.", above=0)
     clip: float | None = hyper(None, "Greatest norm of a corrected gradient, before weight decay; none: any.", above=0)
 
     def __post_init__(self) -> None:

@@ -1,6 +1,6 @@
 """CAFeMe's networks: convolution blocks, dense blocks, a linear classifier; and the modulator that it puts in front.
 
-CAFeMe, Sec. 5.1 and the authors' code: every block is convolution or linear, batch normalization without running
+CAFeMe, Sec. 5.3 and the authors' code: every block is convolution or linear, batch normalization without running
 statistics, ReLU (and 2×2 max pooling after a convolution).
 """
 
@@ -20,7 +20,7 @@ from pflbench.vector import Parameter
 
 @dataclass(frozen=True)
 class Modulator:
-    """Inputs of a modulator, and the use of its gates (CAFeMe Eqs. 4.3-4.4).
+    """Inputs of a modulator, and the use of its gates (CAFeMe, Eq. 4.4).
 
     `mode`: "c1" a·sigmoid(z), "c0" a + z, "c2" z_a·a + z_b. `batch_norm`: in its convolution blocks. `extra_gate`: also
     on the flattened vector (authors' code). `contextual`: from the rows of a context, not from the batch itself.
@@ -174,7 +174,7 @@ def cnn2(shape: tuple[int, int, int], classes: int) -> Network:
 
 
 def cnn2_paper(shape: tuple[int, int, int], classes: int) -> Network:
-    """Two 5×5 convolutions (32, 32), dense 576; 1×28×28 images (CAFeMe, Sec. 5.1, the text).
+    """Two 5×5 convolutions (32, 32), dense 576; 1×28×28 images (CAFeMe, Sec. 5.3, the text).
 
     329,002 parameters with 10 classes. The text gives filters and the dense layer alone: kernel, padding and pooling
     are those of `cnn2`, the authors' code.
@@ -185,7 +185,7 @@ def cnn2_paper(shape: tuple[int, int, int], classes: int) -> Network:
 
 
 def cnn3(shape: tuple[int, int, int], classes: int) -> Network:
-    """Three 3×3 convolutions (64 each), dense 576 and 576; 3×32×32 images (CAFeMe, Sec. 5.1).
+    """Three 3×3 convolutions (64 each), dense 576 and 576; 3×32×32 images (CAFeMe, Sec. 5.3).
 
     The larger network of CAFeMe's CIFAR-10 and Meta-Dataset columns: 1,006,858 parameters with 10 classes.
     """

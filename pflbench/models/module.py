@@ -122,6 +122,11 @@ class _Wrapping:
                 raise self.refused(f"has a lazy layer ({n}), whose size is not known before its first images")
             if not p.requires_grad or not p.is_floating_point():
                 raise self.refused(f"has a parameter that is not trained ({n}): make it a buffer")
+            if p.dtype != torch.float32:
+                raise self.refused(
+                    f"has a parameter of {str(p.dtype).removeprefix('torch.')} ({n}): make all float32, and choose "
+                    "another type by --precision"
+                )
             parts.setdefault(str(id(p)), set()).add("head" if n.startswith(prefix) else "base")
         if any(len(both) > 1 for both in parts.values()):
             raise self.refused("shares a parameter between its base and its head, so that no method can part them")

@@ -58,7 +58,8 @@ def federation(spec: RunSpec, root: Path, places: names.Places = NOWHERE) -> Fed
 
     Raises:
         DataMissing: Files are not in the data root.
-        UsageError: The partition is impossible, or what a user's dataset or partition reads has changed since.
+        UsageError: The partition is impossible, a split that the run scores is missing, or what a user's dataset or
+            partition reads has changed since.
     """
     data, division = dataset(spec.dataset, places), partition(spec.partition, places)
     seed = spec.seed if getattr(data, "seeded", True) else 0
@@ -79,6 +80,11 @@ def federation(spec: RunSpec, root: Path, places: names.Places = NOWHERE) -> Fed
         validation=spec.validation,
         seed=spec.seed,
     )
+    if "global" in spec.scoring.stages and spec.scoring.global_on == "test-set" and len(made.test) == 0:
+        raise UsageError(
+            f'global_on = "test-set" needs test rows, and {spec.dataset.name} has none: write global_on = "clients", '
+            "or give the dataset a test split."
+        )
     if content.has_content(division, spec.partition):  # last: a partition that deals no clients has no content
         _unchanged(spec.partition, content.of_partition(division, root, lambda: source, spec.clients, spec.seed))
     return made

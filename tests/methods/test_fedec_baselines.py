@@ -42,10 +42,10 @@ from pflbench.engine.batches import support_streams
 from pflbench.engine.client_map import keyed
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.run import coin
-from pflbench.engine.simulate import Setup, Simulation
+from pflbench.engine.simulate import Simulation
 from pflbench.errors import UsageError
 from pflbench.methods.apfl import APFL
-from pflbench.methods.base import Batches, Draw, Method, Round
+from pflbench.methods.base import Batches, Draw, Round
 from pflbench.methods.fedavg import FedAvg
 from pflbench.methods.fedper import FedPer
 from pflbench.methods.fedrep import FedRep
@@ -226,24 +226,6 @@ def test_parts_are_put_together_as_they_were_cut(layers: int, first: bool) -> No
     where = method.shared(f)
     w = torch.arange(float(len(START)), dtype=torch.float64)
     assert torch.equal(method.whole(w[where], method.private(w, where)), w)
-
-
-@pytest.mark.parametrize("execution", ["loop", "vectorized"])
-def test_lg_fedavg_that_shares_all_layers_is_fedavg(execution: Any) -> None:
-    methods: list[Method[Any, Any, Any]] = [LGFedAvg(epochs=2, shared_layers=3, **OPTIONS), FedAvg(epochs=2, **OPTIONS)]
-    setup = Setup(execution=execution)
-    runs = zip((SPEC, GLOBAL), methods, strict=True)
-    lg, fedavg = (Simulation([spec], [FEDERATION], m, NETWORK, setup).run()[0] for spec, m in runs)
-    assert torch.equal(lg.server, fedavg.server)
-    assert [s._replace(stage="global") for s in lg.scores] == list(fedavg.scores)
-
-
-def test_lg_fedavg_of_more_layers_than_there_are_is_refused() -> None:
-    with pytest.raises(UsageError, match="3 layers"):
-        LGFedAvg(shared_layers=4).network(NETWORK)
-    with pytest.raises(UsageError, match="no last 0"):
-        LGFedAvg(shared_layers=0).network(NETWORK)
-    assert LGFedAvg(shared_layers=3).network(NETWORK) is NETWORK
 
 
 # FedRep without cached features.

@@ -35,7 +35,6 @@ from pflbench.catalog import complete, describe
 from pflbench.engine.client_map import keyed
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
-from pflbench.errors import UsageError
 from pflbench.methods.apfl import APFL, Mixed, adapted
 from pflbench.methods.base import Batches, Draw, Method, Round
 from pflbench.methods.fedper import FedPer
@@ -181,14 +180,6 @@ def test_lg_fedavg_of_one_private_layer_is_fedper(execution: Any) -> None:
         run(m, execution) for m in (LGFedAvg(epochs=2, private_layers=1, **OPTIONS), FedPer(epochs=2, **OPTIONS))
     )
     assert torch.equal(lg.server, fedper.server) and lg.scores == fedper.scores
-
-
-def test_lg_fedavg_must_share_a_layer() -> None:
-    assert LGFedAvg(private_layers=2).network(NETWORK) is NETWORK
-    with pytest.raises(UsageError, match="3 layers"):
-        LGFedAvg(private_layers=3).network(NETWORK)
-    with pytest.raises(UsageError, match="private_layers must be at least 1"):
-        LGFedAvg(private_layers=0)
 
 
 # APFL that adapts alpha.

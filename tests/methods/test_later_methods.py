@@ -20,7 +20,8 @@ from pflbench.methods.fedala import FedALA
 from pflbench.methods.fedavg import FedAvg
 from pflbench.methods.fedbabu import FedBABU
 from pflbench.methods.fedbn import FedBN
-from pflbench.spec import Scoring
+from pflbench.report.methods import describe_method
+from pflbench.spec import BATCH_NORM, Scoring
 from pflbench.testing import tiny_features, tiny_federation, tiny_network, tiny_spec
 
 FEDERATION = tiny_federation(0)
@@ -58,18 +59,9 @@ def test_fedadams_rounds_are_the_papers_algorithm_2(execution: Any) -> None:
     assert torch.equal(still.w, outcome.server.w)
 
 
-@pytest.mark.parametrize("execution", EXECUTIONS)
-def test_fedbn_without_normalization_is_fedavg(execution: Any) -> None:
-    spec = tiny_spec(rounds=3).model_copy(update={"scoring": Scoring(clients="training", stages=("personalized",))})
-    ours, plain = (
-        Simulation([s], [FEDERATION], m, tiny_features(), Setup(execution=execution)).run()[0]
-        for m, s in (
-            (FedBN(**OPTIONS), spec),
-            (FedAvg(**OPTIONS), spec.model_copy(update={"scoring": Scoring(clients="training", stages=("global",))})),
-        )
-    )
-    close(ours.server, plain.server)
-    assert losses(ours, "personalized") == pytest.approx(losses(plain, "global"), rel=1e-9)
+def test_fedbn_says_what_stays_at_a_client() -> None:
+    (departures,) = [group.items for group in describe_method("fedbn").departures if not group.scope]
+    assert any(BATCH_NORM in item for item in departures)
 
 
 def test_what_a_mask_of_entries_costs_is_counted() -> None:

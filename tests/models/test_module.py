@@ -441,6 +441,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "mixed rows": (lambda: Odd(lambda _, x: x - x.mean(0)), "mixes the rows"),
     "a value looked at": (lambda: Odd(lambda _, x: x if x.sum() > 0 else -x), "cannot be run for a stack of clients"),
     "no derivative": (lambda: nn.Sequential(Odd(lambda _, x: x), Detached()), "output does not depend on"),
+    "half precision": (
+        lambda: Odd(lambda _, x: x).half(),
+        r"parameter of float16 .fc.weight.: make all float32.* --precision",
+    ),
+    "double precision": (lambda: Odd(lambda _, x: x).double(), "parameter of float64"),
     "other outputs": (
         lambda: (nn.Sequential(nn.Flatten(), nn.Linear(64, 5)), "1"),
         "return logits .*not .4, 5.",

@@ -173,6 +173,46 @@ def test_one_seed_that_cannot_be_does_not_cost_the_others(tmp_path: Path) -> Non
     assert [done.status for done in run_task(task(*specs), together)] == expected
 
 
+def test_test_rows_that_are_missing_are_told_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else every round is trained, and the run ends in a division by zero, or with an accuracy of NaN."""
+    monkeypatch.setattr(Simulation, "step", lambda _: pytest.fail("a round was trained"))
+    place = Environment(tmp_path / "results", tmp_path)
+    for average in ("examples", "batches"):
+        scoring = Scoring(global_on="test-set", average=average)  # type: ignore[arg-type]
+        (done,) = run_task(task(spec(scoring=scoring)), place)
+        assert done.status == "error" and 'global_on = "test-set"' in done.message and "digits" in done.message
+    assert not list(Store(place.results).list())
+    split = Named(name="digits", options={"size": 8, "test": 100})
+    assert len(build.federation(spec(scoring=scoring, dataset=split), tmp_path).test) == 100
+    assert len(build.federation(spec(scoring=scoring, validation=0.2), tmp_path).test) > 0
+
+
+NETWORK = """
+from torch import nn
+
+def plain(shape, classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.Linear(8, classes))
+
+def normed(shape, classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Linear(8, classes))
+"""
+
+
+def test_a_run_notes_batch_normalization_of_a_users_network(tmp_path: Path) -> None:
+    (tmp_path / "nets.py").write_text(NETWORK)
+    place = Environment(tmp_path / "results", tmp_path)
+    digits = Named(name="digits", options={"size": 8})
+    for name, noted in (("plain", None), ("normed", True), ("cnn2", None)):
+        model, places, own = name, {}, {}
+        if name != "cnn2":
+            model = f"{tmp_path / 'nets.py'}:{name}"
+            places = {"models": model}
+            own = {"dataset": digits, "model_version": names.code(model).version}
+        one = spec(model=model, **own)
+        (done,) = run_task(Task((one,), places), place)
+        assert done.status == "done" and Store(place.results).read(one.id).provenance.get("batch_norm") is noted
+
+
 def test_seeds_share_a_pool_that_does_not_depend_on_them(tmp_path: Path) -> None:
     first, second = (build.federation(spec(seed=seed), tmp_path) for seed in (0, 1))
     assert first.x is second.x
