@@ -61,7 +61,9 @@ def select(*suites: str, methods: Iterable[Method] | None = None, **choices: Unp
     Raises:
         UsageError: Something is unknown or does not fit.
     """
-    named = [_reference(one) for one in methods or ()]
+    named: Any = methods
+    if isinstance(methods, Iterable) and not isinstance(methods, str):
+        named = [_reference(one) for one in methods]
     part = selection(**{**choices, "suites": suites, "methods": named})
     if suites:
         parts(loaded(part.suites, None), part)
@@ -87,7 +89,7 @@ def _reference(method: Method) -> str:
 
 
 def plan(
-    part: Selection,
+    part: Selection | str,
     results: Where = "results",
     *,
     data_dir: Where | None = None,
@@ -99,7 +101,7 @@ def plan(
     """Cost of training the missing runs of a selection, and all that `run` would count. Nothing is trained.
 
     Args:
-        part: What would be trained.
+        part: What would be trained: a selection, or a suite's name.
         results: The results folder.
         data_dir: Where the datasets are, if not in the data root.
         measure: Whether to measure for seconds how fast this machine is, where a run's time is unknown.
@@ -116,13 +118,14 @@ def plan(
     """
     from pflbench.running import planning
 
+    part = _selected(part)
     suites, root = loaded(part.suites, data_dir), data_root(data_dir)
-    mine, heard = parse_shard(shard) if isinstance(shard, str) else shard, on_event or unheard
+    mine, heard = parse_shard(str(shard)) if isinstance(shard, str | int) else shard, on_event or unheard
     return planning.plan(suites, part, Path(results), root, measure=measure, on_event=heard, shard=mine, fresh=fresh)
 
 
 def run(
-    part: Selection,
+    part: Selection | str,
     results: Where = "results",
     *,
     execution: Execution | None = None,
@@ -134,7 +137,7 @@ def run(
     Of suites of statistics, the datasets are counted.
 
     Args:
-        part: What to train.
+        part: What to train: a selection, or a suite's name.
         results: The results folder.
         execution: Where and how to train.
         on_event: Hears what happens; `print` prints it.
@@ -150,13 +153,13 @@ def run(
     """
     from pflbench.running import executors
 
-    execution = _execution(execution or Execution(), how)
+    part, execution = _selected(part), _execution(execution or Execution(), how)
     execution.check(part.precision)
     return executors.run(part, Path(results), execution, on_event or unheard)
 
 
 def table(
-    part: Selection,
+    part: Selection | str,
     results: Where = "results",
     *,
     read: ReadAs = "last",
@@ -168,7 +171,8 @@ def table(
     """The table of a suite under a profile, from the stored runs alone, as the paper prints it.
 
     Args:
-        part: One suite; without a profile, the paper's. The selection's methods choose among the rows.
+        part: A selection of one suite, or its name; without a profile, the paper's. The selection's methods choose
+            among the rows.
         results: The results folder.
         read: In which of the rounds that runs were scored in it is read: "last" (those that the suite names), "last-10"
             (the mean over the last ten), or "best" (each run's best one, which is optimistic).
@@ -184,6 +188,7 @@ def table(
     from pflbench.report.reading import readable
     from pflbench.report.tables import none_there, reported
 
+    part = _selected(part)
     if len(required(part.suites)) > 1:
         raise UsageError(f"One table at a time, not {' and '.join(part.suites)}.")
     store = ShownStore(Path(results), fresh=fresh)
@@ -203,11 +208,11 @@ def table(
     return FinishedTable(table, page)
 
 
-def scores(part: Selection | None = None, results: Where = "results") -> pd.DataFrame:
+def scores(part: Selection | str | None = None, results: Where = "results") -> pd.DataFrame:
     """The scores of finished runs as one long table: a line per run, stage, round, fine-tuning step and client.
 
     Args:
-        part: Which runs; None: all that are stored.
+        part: Which runs, by a selection or a suite's name; None: all that are stored.
         results: The results folder.
 
     Raises:
@@ -217,7 +222,7 @@ def scores(part: Selection | None = None, results: Where = "results") -> pd.Data
 
     from pflbench.report.scores import score_tables as tables
 
-    wanted = Wanted(**vars(part or Selection()))
+    wanted = Wanted(**vars(_selected(part)))
     store = ShownStore(Path(results))
     frame: pd.DataFrame = pa.concat_tables(tables(store, wanted)).to_pandas(use_threads=False)
     return frame
@@ -283,13 +288,13 @@ def claims(
     return Claims(judged(which, store, readable(store, data_dir), profile))
 
 
-def compare(a: Where, b: Where, part: Selection | None = None, *, data_dir: Where | None = None) -> Compared:
+def compare(a: Where, b: Where, part: Selection | str | None = None, *, data_dir: Where | None = None) -> Compared:
     """Differences between two results folders, cell by cell: the second minus the first, paired by seed.
 
     Args:
         a: A results folder, or "packaged": the runs that came with pflbench.
         b: Another one.
-        part: Which suites, profiles, rows and columns; None: all tables with results.
+        part: Which suites, profiles, rows and columns, or a suite's name; None: all tables with results.
         data_dir: Where the datasets are, if not in the data root.
 
     Raises:
@@ -297,7 +302,7 @@ def compare(a: Where, b: Where, part: Selection | None = None, *, data_dir: Wher
     """
     from pflbench.report.compare import compare_folders as compared
 
-    return Compared(compared(str(a), str(b), part or Selection(), data_dir))
+    return Compared(compared(str(a), str(b), _selected(part), data_dir))
 
 
 def rerun(
@@ -514,11 +519,21 @@ class Explained:
         return explanation_text(self.content)
 
 
+def _selected(part: Selection | str | None) -> Selection:
+    """Return the selection; a text is a suite's name, None selects everything."""
+    if part is None or isinstance(part, str):
+        return select(*filter(None, [part]))
+    if not isinstance(part, Selection):
+        raise UsageError(f"{part!r} is no selection. Pass `pb.select(...)` or a suite's name.")
+    return part
+
+
 def _execution(execution: Execution, how: dict[str, Any]) -> Execution:
     known = {field.name for field in fields(Execution)}
     if wrong := how.keys() - known:
         raise UsageError(f"Unknown: {', '.join(sorted(wrong))}; known: {', '.join(sorted(known))}.")
     for name, parse in READ.items():
-        if isinstance(text := how.get(name), str):
-            how = how | {name: parse(text)}
+        value = how.get(name)
+        if isinstance(value, str) or (isinstance(value, int) and name != "memory_limit"):
+            how = how | {name: parse(str(value))}
     return replace(execution, **how)

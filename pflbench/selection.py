@@ -5,11 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any, TypedDict, get_args
 
 from typing_extensions import Self, Unpack
 
-from pflbench.errors import UsageError
+from pflbench.errors import UsageError, unknown
 from pflbench.spec import Precision
 from pflbench.units import seed_text
 
@@ -71,7 +72,7 @@ class Selection:
         """Reject what no suite could have."""
         if self.precision not in (None, *get_args(Precision)):
             raise UsageError(f"Unknown precision {self.precision!r}; known: {', '.join(get_args(Precision))}.")
-        if self.rounds is not None and self.rounds < 1:
+        if self.rounds is not None and _checked("rounds", self.rounds) < 1:
             raise UsageError(f"At least one round, not {self.rounds}.")
 
     @property
@@ -95,15 +96,35 @@ class Selection:
         return "".join(f" --{name} {shlex.quote(str(one))}" for name, one in options)
 
     def but(self, **choices: Unpack[Choices]) -> Self:
-        """The same with some fields changed."""
+        """The same with some fields changed.
+
+        Raises:
+            UsageError: There is no such field, or a value has another type.
+        """
+        if wrong := sorted(choices.keys() - vars(self).keys()):
+            raise unknown("argument", wrong[0], vars(self))
         return replace(self, **{key: self._settled(key, value) for key, value in choices.items()})
 
     def _settled(self, key: str, value: Any) -> Any:
-        if not isinstance(getattr(self, key, None), tuple):
-            return value
-        if isinstance(value, str):
-            raise UsageError(f"{key}: a list of them, not the text {value!r}.")
-        return tuple(dict.fromkeys(value or ()))
+        several = isinstance(getattr(self, key), tuple)
+        if value is None:
+            return () if several else None
+        if not several:
+            return _checked(key, value)
+        if isinstance(value, str) or not isinstance(value, Iterable):
+            raise UsageError(f"`{key}` is {value!r}; expected a list: `{key}=[...]`.")
+        return tuple(dict.fromkeys(_checked(key, one) for one in value))
+
+
+def _checked(key: str, value: Any) -> Any:
+    """Return a value of a field, or one of its values; a whole number of another type becomes an int."""
+    if key in ("clients", "seeds", "rounds"):
+        if not isinstance(value, Integral) or value < 0:
+            raise UsageError(f"`{key}` has {value!r}; expected a whole number from 0.")
+        return int(value)
+    if key in Choices.__annotations__ and not isinstance(value, str):
+        raise UsageError(f"`{key}` has {value!r}; expected a text.")
+    return value
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,11 @@ import importlib
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import pflbench
@@ -68,8 +71,52 @@ def test_a_selection_is_checked_at_once() -> None:
         pflbench.plan(pflbench.Selection())
     with pytest.raises(UsageError, match="No results of cafeme-table1"):
         pflbench.table(pflbench.select("cafeme-table1"))
-    with pytest.raises(UsageError, match="columns: a list of them"):
-        pflbench.select("cafeme-table1", columns="rmnist-shards")
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        ({"method": ["fedavg"]}, "Unknown argument 'method'. Did you mean 'methods'"),
+        ({"columns": "rmnist-shards"}, "`columns` is 'rmnist-shards'; expected a list"),
+        ({"methods": "fedavg"}, "`methods` is 'fedavg'; expected a list"),
+        ({"seeds": 3}, "`seeds` is 3; expected a list"),
+        ({"seeds": ["a"]}, "`seeds` has 'a'; expected a whole number"),
+        ({"seeds": [-1]}, "`seeds` has -1; expected a whole number"),
+        ({"rounds": "x"}, "`rounds` has 'x'; expected a whole number"),
+        ({"rounds": 0}, "At least one round"),
+        ({"profile": 3}, "`profile` has 3; expected a text"),
+    ],
+)
+def test_a_wrong_choice_is_named(choices: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(words)):
+        pflbench.select("cafeme-table1", **choices)
+
+
+def test_seeds_of_numpy_are_numbers() -> None:
+    assert repr(pflbench.select("cafeme-table1", seeds=np.arange(2)).seeds) == "(0, 1)"
+
+
+def test_a_suites_name_is_a_selection() -> None:
+    with pytest.raises(UsageError, match="No results of cafeme-table1"):
+        pflbench.table("cafeme-table1", fresh=True)
+    with pytest.raises(UsageError, match="No finished run"):
+        pflbench.scores("cafeme-table1")
+    counted = pflbench.plan("fedec-table1", measure=False)
+    assert str(counted) == str(pflbench.plan(pflbench.select("fedec-table1"), measure=False))
+    calls: list[Callable[[Any], object]] = [pflbench.run, pflbench.plan, pflbench.table, pflbench.scores]
+    for call in calls:
+        with pytest.raises(UsageError, match="Did you mean 'cafeme-table1'"):
+            call("cafeme-tabel1")
+        with pytest.raises(UsageError, match=r"3 is no selection. Pass `pb.select"):
+            call(3)
+
+
+@pytest.mark.parametrize(
+    "how", [{"jobs": "x"}, {"jobs": 0}, {"evaluate_every": "x"}, {"shard": 3}, {"memory_limit": "x"}]
+)
+def test_a_wrong_value_of_an_execution_is_refused(how: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        pflbench.run("cafeme-table1", **how)
 
 
 def test_a_plan_of_statistics_says_what_run_would_count() -> None:

@@ -26,6 +26,8 @@ from pflbench.suite.cells import Cell, Reading
 Format = Literal["csv", "parquet"]
 PLACE = ("suite", "profile", "row", "column")
 _DROPPED = ("run_id", "spec")  # the id stands in front, and leads to the whole spec
+RENAMED = {"accuracy": "accuracy_share"}
+"""Columns of the store's files that have their unit in their name here, as tables have percent."""
 ScoreKey = tuple[int, int, int]
 """Round, step and client of a score."""
 _Line = tuple[int, Location | None, bool]
@@ -37,7 +39,7 @@ def score_tables(store: Store, wanted: Wanted) -> Iterator[pa.Table]:
 
     The columns are `suite`, `profile`, `row`, `column` (empty for a run that no suite asks for), `run` (its id),
     `in_table`: whether the suite's table averages this line, by its seed, stage, round, step and client; and those of
-    the store's files.
+    the store's files, of which `accuracy` is called `accuracy_share`: it is in [0, 1].
 
     With suites, a run's scores at a stage stand once for each place in the tables that reads this stage. Without, each
     score stands once, at the first of its places. What methods report about clients is left out. So are runs that hold
@@ -113,7 +115,7 @@ def _table(result: RunResult, places: Sequence[Location], readings: _Readings, *
         "run": pa.array([result.spec.id] * len(entries), pa.string()),
         "in_table": pa.array([read for _, _, read in entries], pa.bool_()),
     }
-    return pa.table(front | {name: found[name] for name in found.column_names})
+    return pa.table(front | {RENAMED.get(name, name): found[name] for name in found.column_names})
 
 
 def _entries(result: RunResult, places: Sequence[Location], readings: _Readings, once: bool) -> Iterator[_Line]:

@@ -79,6 +79,10 @@ class Execution:
             raise UsageError(f"Unknown --redo {self.redo!r}; known: {', '.join(get_args(Redo))}.")
         if self.executor not in get_args(Executor):
             raise UsageError(f"Unknown --executor {self.executor!r}; known: {', '.join(get_args(Executor))}.")
+        for name in ("jobs", "evaluate_every", "slots"):
+            number = getattr(self, name)
+            if number is not None and not (isinstance(number, int) and number >= 1):
+                raise UsageError(f"`{name}` is {number!r}; expected a whole number from 1.")
         theirs = {
             "--slots": (self.slots, ("slurm", "ray")),
             "--gpus-per-task": (self.gpus_per_task, ("slurm", "ray")),

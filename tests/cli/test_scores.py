@@ -46,7 +46,7 @@ def test_the_lines_of_a_cell_average_to_the_reports_number(cli) -> None:
     seeds: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for line in found:
         if line["in_table"] == "true":
-            seeds[line["row"], line["column"]][line["seed"]].append(100 * float(line["accuracy"]))
+            seeds[line["row"], line["column"]][line["seed"]].append(100 * float(line["accuracy_share"]))
     mine = {place: fmean(map(fmean, values.values())) for place, values in seeds.items()}
     titles = {"FedAvg": "fedavg", "FedAvg-FT": "fedavg-ft", "Ditto": "ditto", "Chosen": "chosen"}
     report = lines(cli("report", "-s", "tiny.toml", "--profile", "paper", "--format", "csv").out)
