@@ -79,7 +79,7 @@ def test_columns_are_subtracted_seed_by_seed(personal: Personal, store: Store, c
     assert (diff.done, diff.expected, diff.best, diff.method, diff.stage) == (3, 3, False, "pfedvem", "personalized")
     assert diff.runs == small.runs
     assert diff.verdict and "prints no ±" in diff.verdict.reason
-    (paper,) = appendices(table, compare=True)
+    (paper,) = appendices(table)
     # Student's interval of three differences, 4.30 standard errors on each side, and half a digit.
     assert [line[1:5] for line in paper.lines if "Diff." in line[1]] == [
         ("A Diff.", "-16.7 ± 6.7", "-1.0", "-15.7 (-44.4 to +13.1)")
@@ -102,7 +102,7 @@ def test_nothing_of_a_difference_is_bold(personal: Personal, store: Store, colum
 
 def test_extra_rows_have_differences_too(personal: Personal, store: Store, columns: Expansion) -> None:
     write(personal, store, "lab/foo.py:Foo", [(0.5, 0.9)])
-    (extra,) = lay_out(columns, store).extra
+    extra, _ = lay_out(columns, store).extra
     assert [text(cell, 1) for cell in extra.cells] == ["50.0 (1/3)", "70.0 (1/3)", "-20.0 (1/3)"]
 
 

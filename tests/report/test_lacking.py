@@ -47,7 +47,7 @@ def test_missing_failed_and_damaged_runs_are_named_exactly(build: Build, store: 
     assert "--redo failed" in typed
     assert said in compact(found).footer and f"`{found.fills}` computes them." in said
     for form in ("terminal", "markdown", "latex"):
-        shown = " ".join(render(found, form, True).split())
+        shown = " ".join(render(found, form).split())
         assert "Missing: " in shown and "Missing, as they failed: " in shown and str(store.root) not in shown
     assert before == {path: path.read_bytes() for path in store.root.rglob("*") if path.is_file()}
 

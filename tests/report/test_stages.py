@@ -120,7 +120,7 @@ def test_global_models_alone_have_no_scored_clients(table: Expansion, store: Sto
 
 def test_comparison_names_the_stage(table: Expansion, store: Store) -> None:
     cell = replace(table.places["pfedvem", "a-2/personalized"], reference=Reference(61.0))
-    (paper,) = appendices(lay_out(with_cells(table, cell), store), compare=True)
+    (paper,) = appendices(lay_out(with_cells(table, cell), store))
     (line,) = [line for line in paper.lines if line[3] != "–"]
     assert line[:4] == ("Ours", "A 2 Clients PM", "60.0 ± 10.0", "61.0") and line[4].startswith("-1.0")
 
@@ -180,7 +180,10 @@ def test_without_stages_an_extra_row_is_read_as_the_column_is(personal: Personal
     store.write(personal.result(personal.spec(0, "foo.py:Foo"), [0.5, 0.7], 0.25))
     store.write(personal.result(personal.spec(0, "bar.py:Bar", stages=("global",)), [], 0.25))
     shown = lay_out(table, store)
-    assert [(row.title, text(row.cells[0], 1)) for row in shown.extra] == [("Foo", "60.0 (1/2)")]
+    assert [(row.title, text(row.cells[0], 1)) for row in shown.extra] == [
+        ("Foo", "60.0 (1/2)"),
+        ("Foo (global)", "25.0 (1/2)"),
+    ]
 
 
 def test_runs_of_a_row_scored_elsewhere_are_counted(personal: Personal, table: Expansion, store: Store) -> None:
