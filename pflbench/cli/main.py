@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import os
@@ -113,10 +114,33 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in arguments or os.environ.get("PFLBENCH_DEBUG", "") not in ("", "0")
     arguments = [a for a in arguments if a != "--debug"]
     common.show_tracebacks = debug
+    _settle_streams()
     trust.revoke_all()
-    warn = cache(lambda text: errors().print(f"Warning: {text}"))  # each text once: several processes may have found it
+    warn = cache(lambda text: _say(f"Warning: {text}"))  # each text once: several processes may have found it
     warnings.showwarning = lambda message, *_, **__: warn(str(message))
     sys.exit(_call(arguments, debug))
+
+
+def _settle_streams() -> None:
+    """Open what the caller closed of the standard streams, and forget a terminal of no size."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # in the order of their descriptors
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123
+    for name in ("COLUMNS", "LINES"):
+        if not os.environ.get(name, "1").strip("0"):
+            del os.environ[name]
+
+
+def _say(text: str) -> None:
+    """Print to standard error, where it can be written."""
+    with contextlib.suppress(OSError):
+        errors().print(text)
+
+
+def _discard_output() -> None:
+    """Send what standard output still holds nowhere, since Python would fail to write it at its end."""
+    with contextlib.suppress(OSError, ValueError):  # ValueError: it is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _call(arguments: list[str], debug: bool) -> int:
@@ -126,6 +150,7 @@ def _call(arguments: list[str], debug: bool) -> int:
         result = app(args=arguments, prog_name="pflbench", standalone_mode=False)
         if result == INTERRUPTED:  # Typer makes this of a KeyboardInterrupt
             raise KeyboardInterrupt
+        sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except PflbenchError as error:
         code, message, cause = error.code, str(error), error
@@ -137,18 +162,24 @@ def _call(arguments: list[str], debug: bool) -> int:
         if type(error).__name__ == "MissingParameter":
             message += f" `pflbench {arguments[0]} --help` lists the arguments."
     except (typer.Abort, KeyboardInterrupt):
-        errors().print("Interrupted. Finished runs are kept; the same command goes on from there.")
+        _say("Interrupted. Finished runs are kept; the same command goes on from there.")
         return INTERRUPTED
     except BrokenPipeError:
+        _discard_output()
         return 1
     except MemoryError as error:
         message = f"Out of memory{f' ({error})' if str(error) else ''}: choose fewer seeds, rows, columns or clients."
         code, cause = 1, error
+    except OSError as error:
+        where = f"{error.filename!r}" if error.filename else "standard output or a file"
+        message = f"Cannot read or write {where}: {error.strerror or error}."
+        code, cause = 1, error
+        _discard_output()
     except Exception as error:
         message = f"{type(error).__name__}: {error} (a bug in pflbench, or in an extension; --debug tells more)"
         code, cause = 1, error
     if debug:
         traceback.print_exception(cause)
     if message:
-        errors().print(f"Error: {message}")
+        _say(f"Error: {message}")
     return code

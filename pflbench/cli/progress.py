@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -41,10 +42,19 @@ class Display(AbstractContextManager["Display"]):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         if self.progress:
-            self.progress.stop()
+            with contextlib.suppress(OSError):
+                self.progress.stop()
 
     def event(self, event: Event) -> None:
-        """Show what happened."""
+        """Show what happened. Where that cannot be written, as on a full disk, training goes on without it."""
+        try:
+            self._show(event)
+        except OSError as error:
+            self.quiet = True
+            with contextlib.suppress(OSError):
+                errors().print(f"Warning: progress cannot be printed: {error.strerror}. Training goes on.")
+
+    def _show(self, event: Event) -> None:
         if isinstance(event, Notice) and event.lacking:
             errors().print(f"Warning: {event}")
         elif self.quiet:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pflbench.errors import UsageError
 from pflbench.output import whole
 
 _DAY = 24 * 60 * 60
@@ -23,12 +25,25 @@ def data_root(override: str | Path | None = None) -> Path:
     `~/.cache/pflbench/data`. An empty variable counts as unset.
     """
     named = override or os.environ.get("PFLBENCH_DATA_DIR")
-    return Path(named).expanduser() if named else cache_folder() / "data"
+    if not named:
+        return cache_folder() / "data"
+    try:
+        return Path(named).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"{str(named)!r} names a home folder that is unknown here: write the whole path.") from error
 
 
 def cache_folder() -> Path:
     """The folder for what pflbench keeps on this machine (it may not exist yet)."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "pflbench"
+    return user_cache() / "pflbench"
+
+
+def user_cache() -> Path:
+    """The user's folder of caches; below that of temporary files where there is no home folder, as in containers."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    except RuntimeError:
+        return Path(tempfile.gettempdir()) / f"cache-{os.getuid()}"
 
 
 def read_json(path: Path) -> Any:

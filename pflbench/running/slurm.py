@@ -120,7 +120,8 @@ def drain(text: str) -> None:
     with stopping.heeding(ends):
         outcome = training.train(work, order.results, order.execution, _say)
         heard = stopping.heard()
-    print(plain(str(outcome)), flush=True)
+    with contextlib.suppress(OSError):
+        print(plain(str(outcome)), flush=True)
     if heard == ends and callable(put_back):
         put_back(heard, None)
     if heard:
@@ -144,7 +145,8 @@ def _ends() -> signal.Signals:
 
 def _say(event: Event) -> None:
     if not isinstance(event, Progress):
-        print(plain(str(event)), flush=True)
+        with contextlib.suppress(OSError):  # a full disk of the log ends no training
+            print(plain(str(event)), flush=True)
 
 
 def submit(work: training.Work, before: Mapping[str, Any], results: Path, execution: Execution) -> Jobs:

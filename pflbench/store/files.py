@@ -48,9 +48,17 @@ def replacing(path: Path) -> Iterator[tuple[IO[bytes], Path]]:
                 temporary.unlink()
     except OSError as error:
         raise StoreError(
-            f"Cannot write results to {str(path.parent)!r}: {error_text(error)}. "
+            f"Cannot write results to {str(path.parent)!r}: {_dangling(path) or error_text(error)}. "
             "Free it, or choose another folder with --results."
         ) from error
+
+
+def _dangling(path: Path) -> str:
+    """Sentence on a link on the way to a path whose target is missing; empty without one."""
+    for one in path.parents:
+        if one.is_symlink() and not one.exists():
+            return f"{str(one)!r} is a link to {str(one.readlink())!r}, which is missing"
+    return ""
 
 
 def sync(file: IO[bytes]) -> None:

@@ -18,6 +18,7 @@ from pflbench.data.partitions.fedec import MOST
 from pflbench.data.pixels import decode_all, files_as_pictures, image_pixels
 from pflbench.data.prepared import prepared
 from pflbench.data.published import Download, Expected, Published, file_errors
+from pflbench.data.root import user_cache
 from pflbench.data.source import Normalization, Source, check_labels
 from pflbench.errors import DataMissing, PflbenchError, unknown
 from pflbench.rng import stream
@@ -87,7 +88,7 @@ def hugging_face(files: Sequence[Path]) -> Samples:
 
 def hub_files() -> list[Path]:
     """The Parquet files of flwrlabs/femnist in Hugging Face's cache of downloads; empty if they are not there."""
-    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
+    home = os.environ.get("HF_HOME") or user_cache() / "huggingface"
     hub = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub").expanduser()
     folder = hub / "datasets--flwrlabs--femnist"
     main = folder / "refs" / "main"
