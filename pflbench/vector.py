@@ -105,7 +105,8 @@ class Layout:
     def part(self, name: str) -> slice:
         """The slice of one part. Raises `UsageError` if this network has none of that name."""
         if name not in self.parts:
-            raise UsageError(f"This network has no part {name!r}; its parts are {', '.join(self.parts)}.")
+            parts, layers = ", ".join(self.parts), ", ".join(self.layers)
+            raise UsageError(f"This network has no part {name!r}; its parts are {parts}, its layers {layers}.")
         return self.parts[name]
 
     @cached_property

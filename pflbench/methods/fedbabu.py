@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pflbench.methods.base import Batch, Batches, Empty, Method, Objective, Round, Weights, hyper, mean
-from pflbench.methods.fedper import base_then_head
 from pflbench.methods.local_sgd import Adapted, LocalSGD, PersonalRate
 from pflbench.models.network import Network
 from pflbench.typing import Float, Params, Part, Tensor
@@ -29,8 +28,10 @@ class FedBABU(LocalSGD, Adapted, PersonalRate, Method[Params, Empty, Params], ep
     train_head: bool = hyper(False, "Train the head in the federation, too: FedAvg.")
 
     def network(self, base: Network) -> Network:
-        """The suite's; unless the head is trained, too, it must be a base and then a head."""
-        return base if self.train_head else base_then_head(base)
+        """The suite's. Raises `UsageError` if it has no base; with `train_head` it needs none."""
+        if not self.train_head:
+            base.layout.part("base")
+        return base
 
     def client(
         self, f: Objective, server: Params, state: Empty, *batches: Batches, round: Round

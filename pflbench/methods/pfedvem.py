@@ -34,7 +34,6 @@ import torch
 from torch import Tensor
 
 from pflbench.methods.base import Batches, Draw, Initializer, Method, Objective, Round, Weights, hyper, mean
-from pflbench.methods.fedper import base_then_head
 from pflbench.methods.gaussian import Gaussian, PosteriorScale, gaussian
 from pflbench.methods.gaussian_head import Prior, fit_base, fit_head
 from pflbench.methods.local_sgd import BaseEpochs, HeadApart
@@ -90,8 +89,9 @@ class PFedVEM(HeadApart, BaseEpochs, PosteriorScale, Method[Params, PFedVEMClien
     )
 
     def network(self, base: Network) -> Network:
-        """The suite's, if it is a base and then a linear head."""
-        return base_then_head(super().network(base))
+        """The suite's. Raises `UsageError` unless it has a base and a linear head."""
+        base.layout.part("base")
+        return super().network(base)
 
     def draws(self, round: Round) -> tuple[Draw, ...]:
         """All examples for the head; for the base epochs of minibatches, where its result is sent or scored."""
