@@ -19,10 +19,12 @@ import argparse
 import json
 import random
 import shutil
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from itertools import islice, zip_longest
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 import pflbench as pb
 from pflbench.errors import DataMissing, PflbenchError
@@ -48,15 +50,24 @@ def machine(run: Stored) -> str:
     return str(run.provenance.get("device"))
 
 
-def again(id: str, results: Path, out: Path) -> dict[str, object]:
-    """Make a run again, keep it in `out`, and return how it compares: `same`, `good`, both machines, and the words."""
-    found = pb.rerun(id, results, packaged=False, jobs=1)
+def again(id: str, results: Path, out: Path) -> dict[str, Any]:
+    """Make a run again, store it in `out`, and return the verdict, both machines, and how far each number moved."""
+    found = pb.rerun(id, results, jobs=1)
     asked = {"asked": found.stored.provenance.get("asked")}  # so that it stands in the same tables
     Store(out).write(replace(found.again, provenance=found.again.provenance | asked))
     machines = {when: one.provenance.get("device") for when, one in (("stored", found.stored), ("again", found.again))}
     spec = found.stored.spec
+    finished = found.stored.failure is None and found.again.failure is None
+    moved = {one.cell: one.again - one.stored for one in found.cells} if finished else {}
     about = {"method": spec.method.name, "dataset": spec.dataset.name, "rounds": spec.rounds, "seed": spec.seed}
-    return {"run": id, **about, **machines, "same": found.same, "good": found.good, "outcome": found.outcome}
+    return {
+        "run": id,
+        **about,
+        **machines,
+        "word": found.word,
+        "outcome": str(found).partition("\n")[0],
+        "moved": moved,
+    }
 
 
 def main() -> None:
@@ -72,7 +83,7 @@ def main() -> None:
     if not options.out.exists():
         shutil.copytree(options.results / "packs", options.out / "packs")
     notes = options.out / f"reruns-{part}.json"
-    made: list[dict[str, object]] = json.loads(notes.read_text()) if notes.exists() else []
+    made: list[dict[str, Any]] = json.loads(notes.read_text()) if notes.exists() else []
     known = {one["run"] for one in made}
     for id in islice(drawn(Store(options.results), options.seed), part - 1, options.runs, parts):
         if id not in known:
@@ -84,8 +95,11 @@ def main() -> None:
                 made.append({"run": id, "outcome": str(error)})
             notes.write_text(json.dumps(made, indent=1) + "\n")
             print(id, made[-1]["outcome"], flush=True)
-    same, good = (sum(bool(one.get(word)) for one in made) for word in ("same", "good"))
-    print(f"{count(len(made), 'run')}: {same} the same to the last bit, {good} but for rounding.")
+    words = Counter(one["word"] for one in made if "word" in one)
+    print(f"{count(len(made), 'run')}: {', '.join(f'{number} {word}' for word, number in words.items())}.")
+    moved = [abs(points) for one in made for points in one.get("moved", {}).values()]
+    if moved:
+        print(f"Numbers of cells moved by {median(moved):.2f} points in the median, {max(moved):.2f} at most.")
 
 
 if __name__ == "__main__":

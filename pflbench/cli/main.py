@@ -23,23 +23,8 @@ from pflbench.package import __version__
 
 INTERRUPTED = 130
 VERBS = (
-    *(
-        "run",
-        "report",
-        "plot",
-        "plan",
-        "status",
-        "ls",
-        "data",
-        "claims",
-        "explain",
-        "scores",
-        "show",
-        "compare",
-        "rerun",
-        "cite",
-    ),
-    *("pack", "merge", "rm", "tune", "check", "info"),
+    *("run", "report", "plot", "explain", "claims", "plan", "status", "ls", "show", "scores"),
+    *("check", "tune", "rerun", "compare", "pack", "merge", "rm", "data", "cite", "info"),
 )
 """In the order of the help. Each is a function of its name, or a group's `app`, in its own module or one of `HOME`."""
 HOME = {

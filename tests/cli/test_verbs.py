@@ -228,6 +228,12 @@ def test_every_option_has_a_help_and_an_environment_variable() -> None:
                 assert str(parameter.envvar).startswith("PFLBENCH_"), (name, parameter.name)
 
 
+def test_the_verbs_are_these() -> None:
+    verbs = "run report plot explain claims plan status ls show scores check tune rerun compare pack merge rm data cite info"
+    group = typer.main.get_command(program.program())
+    assert set(group.commands) == set(verbs.split())  # type: ignore[attr-defined]
+
+
 def test_help_of_every_verb() -> None:
     verbs = (
         "run",
