@@ -21,7 +21,7 @@ from table_kit import row
 
 from pflbench.output import plain
 from pflbench.report import html
-from pflbench.report.html.data import Sheet, with_numbers
+from pflbench.report.html.data import Embedded, Sheet, held, with_numbers
 from pflbench.report.html.escape import discreet, embedded, web_link
 from pflbench.report.html.render import render_page
 from pflbench.report.layout import fill, finished
@@ -29,7 +29,10 @@ from pflbench.report.looks import contrast, rgb
 from pflbench.report.page import without_smoke
 from pflbench.report.reading import Shelf
 from pflbench.report.render import long_form, render
+from pflbench.report.statistics import paired
+from pflbench.report.table import Against
 from pflbench.report.verdict import COMPARED, RULE
+from pflbench.result import RunResult, Score
 from pflbench.selection import selection
 from pflbench.store import Store
 from pflbench.store.requests import requests_of
@@ -215,6 +218,29 @@ def test_clients_are_told_by_seed(build: Build, store: Store) -> None:
     assert (float(cell["worst"]), float(cell["median"])) == (pytest.approx(mean - 10), pytest.approx(mean))
     assert cell["clients"]["counts"].count(0) >= 14 and sum(cell["clients"]["counts"]) == 6
     assert cell["clients"]["quantiles"][0] == cell["worst"]
+
+
+def test_a_cell_has_its_curve_and_the_cost_of_a_round(build: Build, store: Store) -> None:
+    costs = {"client_gradients": 14.0, "bytes_up": 605_000, "bytes_down": 400_000, "client_seconds": 6.0}
+    for seed, known in ((0, costs), (1, costs), (2, {})):
+        spec = build.spec(seed, rounds=3)
+        rounds = range(3 if seed == 2 else 1, 4)
+        scores = tuple(Score("global", n, 0, c, 0, 10, 0.0, n / 10 + seed / 100) for n in rounds for c in (2, 3))
+        store.write(RunResult(spec, scores, {"device": "cpu", "data_hash": "d1", "commit": "c", **known}))
+    table = build.table()
+    table = replace(table, rows=table.rows[:1], cells=tuple(one for one in table.cells if one.stage == "global"))
+    (found,) = json.loads(of(render_page([sheet(table, store)]), "data"))["tables"]
+    cell = found["readings"]["last"]["cells"]["0,0"]
+    assert cell["curve"] == [[seed, [1, 2, 3], [10.0 + seed, 20.0 + seed, 30.0 + seed]] for seed in (0, 1)]
+    assert cell["paces"] == {"gradients": [14.0, 14.0], "seconds": [2.0, 2.0], "bytes": [1.005, 1.005]}
+
+
+def test_a_difference_from_a_rival_says_its_seeds_and_p() -> None:
+    pool = Embedded()
+    assert held(Against(paired([1.0, 2.0, 3.0]), 0.0412), 1, pool) == ["+2.0 (-0.5 to +4.5)", 0, 1]
+    assert pool.things == ["over 3 seeds; p 0.041 after Holm", "n = 3 seeds, p = 0.041"]
+    assert held(Against(paired([1.0])), 1, pool) == ["+1.0", 2, 3]
+    assert pool.things[2:] == ["over 1 seed", "n = 1 seed"]
 
 
 def test_tables_that_would_be_called_alike_have_numbers(build: Build, store: Store) -> None:

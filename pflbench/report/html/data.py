@@ -34,6 +34,7 @@ from pflbench.store import Stored
 from pflbench.store.columns import scores_of
 from pflbench.suite.cells import Cell, Expansion, ReadAs
 from pflbench.suite.scoped import Departure
+from pflbench.units import count
 
 MADE = ("device", "torch", "numpy", "python", "pflbench")
 """Keys of a run's provenance that the page shows beside its commit. All others may name a person or a machine."""
@@ -396,7 +397,7 @@ def _of_clients(of: ClientSpread | None, even: Fairness | None, value: CellValue
 def held(one: Against, decimals: int, pool: Embedded) -> list[Any]:
     """A cell minus a rival's as text, what the comparison rests on, and the same in short."""
     paired = one.paired
-    over = f"{paired.n} seeds"
+    over = count(paired.n, "seed")
     p = "" if one.p is None else f"{one.p:.3f}"
     told = f"over {over}" + (f"; p {p} after Holm" if p else "")
     brief = f"n = {over}" + (f", p = {p}" if p else "")
