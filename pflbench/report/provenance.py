@@ -146,7 +146,8 @@ def values_outside_suite(table: Expansion, used: Iterable[ShownRun]) -> str:
         for key, value in sorted(one.stored.spec.method.hyper.items())
     )
     rows = grouped((row, f"{key}={' or '.join(texts)}") for (row, key), texts in values.items())
-    told = "; ".join(f"{row} with {', '.join(texts)}" for row, texts in rows.items())
+    alike = grouped((", ".join(texts), row) for row, texts in rows.items())
+    told = "; ".join(f"{', '.join(titles)} with {texts}" for texts, titles in alike.items())
     return f"Hyperparameters of rows outside the suite: {told}." if told else ""
 
 
