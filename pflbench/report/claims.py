@@ -157,7 +157,7 @@ def asked(which: Sequence[str]) -> dict[str, list[Claim]]:
         elif name in ids:
             paper, claims = ids[name], [claim for claim in shipped[ids[name]] if claim.id == name]
         else:
-            raise unknown("claim", name, [*shipped, *ids])
+            raise unknown("claim", name, [*shipped, *ids], "pflbench claims")
         before = found.get(paper, [])
         found[paper] = [*before, *(claim for claim in claims if claim not in before)]
     return found
