@@ -489,7 +489,7 @@ def test_rows_of_another_run_are_not_read(store: Store, ids: list[str | None]) -
             some = content.slice(number * rows, rows)
             named = pa.array([id and id.format(a=a, b=b)] * rows, pa.string())
             writer.write_table(some.set_column(column, content.schema.field(column), named))
-    known = Store(store.root, packed=True, mends=False)
+    known = Store(store.root, mends=False)
     assert known.fetch_several(known.list()) == {}
     for id in {a, b} if ids[0] != "{a}" else {b}:
         with pytest.warns(CorruptFile, match="not where they should be"), pytest.raises(MissingRun):
