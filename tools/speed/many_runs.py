@@ -128,7 +128,7 @@ class Measured(NamedTuple):
 def measure(results: Path, format: str, output: Path) -> Measured:
     """One `report --all` of all tables, written to a file."""
     report = [sys.executable, "-m", "pflbench", "report", "--all", "--results", str(results), "--format", format]
-    command = [sys.executable, "-c", MEASURE, *report, "--no-packaged", "-o", str(output)]
+    command = [sys.executable, "-c", MEASURE, *report, "--fresh", "-o", str(output)]
     measured = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     cpu, memory = map(float, measured.stdout.split())
     return Measured(cpu, memory, output.stat().st_size)
