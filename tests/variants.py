@@ -66,8 +66,6 @@ OPTIONS = {
     "fedproto pulled": ("fedproto", {**DECAYING, "lam": 10.0}),
     "feddistill mse": ("feddistill", {**DECAYING, "term": "mse"}),
     "feddbe pulled": ("feddbe", {**DECAYING, "kappa": 5.0, "running": 1.0}),
-    "moon momentum": ("moon", DECAYING),
-    "feddyn momentum": ("feddyn", DECAYING),
     # Its personal features are others than the initial ones from the first local update on, which is a detour.
     "gpfl": ("gpfl", {"lr": 0.2}),
     "gpfl momentum": ("gpfl", {**DECAYING, "lr": 0.05}),
@@ -126,8 +124,6 @@ CHANGED = {
     "fedproto pulled": ("rule",),
     "feddistill mse": ("rule",),
     "feddbe pulled": ("rule",),
-    "moon momentum": ("rule",),
-    "feddyn momentum": ("rule",),
     "gpfl momentum": ("rule",),
     "fedcp momentum": ("rule",),
     "fedamp near": ("rule",),
