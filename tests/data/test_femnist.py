@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tomli
 import torch
 import torchvision
 from PIL import Image
@@ -165,12 +163,9 @@ def test_the_hash_tells_the_forms_apart(tmp_path: Path) -> None:
 
 
 MISSING = {
-    "nist": ("by_class/61/train_61 … 6a/train_6a", r"SD19/by_class\.zip"),
-    "emnist": (
-        "EMNIST/raw/emnist-byclass-train-images-idx3-ubyte, emnist-byclass-train-labels-idx1-ubyte",
-        r"EMNIST/gzip\.zip",
-    ),
-    "leaf": ("femnist/data/train/*.json, test/*.json", r"preprocess\.sh"),
+    "nist": ("by_class/61/train_61 and 9 more", r"SD19/by_class\.zip"),
+    "emnist": ("EMNIST/raw/emnist-byclass-train-images-idx3-ubyte and 1 more", r"EMNIST/gzip\.zip"),
+    "leaf": ("femnist/data/train/*.json and 1 more", r"preprocess\.sh"),
 }
 
 
@@ -181,7 +176,7 @@ def test_missing_files_are_named(name: Any, tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr("torchvision.datasets.EMNIST", fail)
     dataset, (file, says) = FEMNISTLetters(name), MISSING[name]
-    assert dataset.status(tmp_path).startswith(f"missing: {name} (") and file in dataset.status(tmp_path)
+    assert dataset.status(tmp_path).startswith("missing: ") and file in dataset.status(tmp_path)
     for action in (lambda: dataset.load(tmp_path, 0), lambda: dataset.fetch(tmp_path)):
         with pytest.raises(DataMissing, match=says) as error:
             action()
@@ -199,32 +194,7 @@ def test_one_missing_folder_is_enough(tmp_path: Path) -> None:
     with pytest.raises(PflbenchError, match="no image of the letter d"):
         FEMNISTLetters().load(tmp_path, 0)
     folder.rmdir()
-    assert FEMNISTLetters().status(tmp_path).startswith("missing: nist (by_class/64/train_64), emnist (")
-
-
-def test_a_status_is_about_all_three_and_begins_with_the_one_chosen(tmp_path: Path) -> None:
-    write_leaf(tmp_path)
-    lacking = (
-        "nist (by_class/61/train_61 … 6a/train_6a), "
-        "emnist (EMNIST/raw/emnist-byclass-train-images-idx3-ubyte, emnist-byclass-train-labels-idx1-ubyte)"
-    )
-    assert FEMNISTLetters().status(tmp_path) == f"missing: {lacking}; ready: leaf (femnist/data)"
-    assert FEMNISTLetters("leaf").status(tmp_path) == f"ready: leaf (femnist/data); missing: {lacking}"
-    write_nist(tmp_path)
-    write_emnist(tmp_path)
-    everything = "ready: emnist (EMNIST/raw), nist (by_class), leaf (femnist/data)"
-    assert FEMNISTLetters("emnist").status(tmp_path) == everything
-
-
-def test_a_source_that_is_there_is_offered_as_a_suite_writes_it(tmp_path: Path) -> None:
-    write_leaf(tmp_path)
-    with pytest.raises(DataMissing, match=r"\(leaf is there\)") as error:
-        FEMNISTLetters().load(tmp_path, 0)
-    written = re.search(r"dataset = \{.*?\}", str(error.value))
-    assert written is not None
-    named = tomli.loads(written[0])["dataset"]
-    assert named.pop("name") == "femnist-letters"
-    assert FEMNISTLetters(**named).status(tmp_path).startswith("ready: ")
+    assert FEMNISTLetters().status(tmp_path) == f"missing: {folder}"
 
 
 def test_a_damaged_image_is_named(tmp_path: Path) -> None:
@@ -249,32 +219,6 @@ def test_a_damaged_emnist_is_named(zipped: bool, damage: str, tmp_path: Path) ->
         path.write_bytes(gzip.compress(changed) if zipped else changed)
     with pytest.raises(PflbenchError, match="labels-idx1"):
         FEMNISTLetters("emnist").load(tmp_path, 0)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda held: held.pop("users"),
-        lambda held: held["user_data"].pop(held["users"][0]),
-        lambda held: held["user_data"][held["users"][1]]["x"].pop(),
-        lambda held: held["user_data"][held["users"][1]]["x"][0].pop(),
-        lambda held: held["user_data"][held["users"][1]]["x"][0].__setitem__(5, 1.5),
-        lambda held: held["user_data"][held["users"][1]]["x"][0].__setitem__(5, None),
-        lambda held: held["user_data"][held["users"][1]]["y"].__setitem__(0, 62),
-    ],
-    ids=["users", "user", "image", "pixel", "level", "null", "label"],
-)
-def test_a_damaged_leaf_file_is_named(change: Callable[[Any], Any], tmp_path: Path) -> None:
-    write_leaf(tmp_path)
-    path = tmp_path / "femnist" / "data" / "test" / "all_data_0.json"
-    held = json.loads(path.read_text())
-    change(held)
-    path.write_text(json.dumps(held))
-    with pytest.raises(PflbenchError, match=r"test/all_data_0\.json"):
-        FEMNISTLetters("leaf").load(tmp_path, 0)
-    path.write_text(path.read_text()[:-5])
-    with pytest.raises(PflbenchError, match=r"test/all_data_0\.json"):
-        FEMNISTLetters("leaf").load(tmp_path, 0)
 
 
 def test_unknown_sources() -> None:

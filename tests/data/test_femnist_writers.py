@@ -246,13 +246,6 @@ def test_what_is_missing_is_told_in_one_message(form: Any, says: list[str], tmp_
         with pytest.raises(DataMissing) as error:
             action()
         assert all(text in str(error.value) for text in says) and str(tmp_path) in str(error.value)
-        assert "which is there" not in str(error.value)
-    write_leaf(tmp_path)
-    write_parquet(local(tmp_path))
-    other = local(tmp_path) if form == "hugging-face" else tmp_path / "femnist" / "data"
-    other.rename(other.with_name("elsewhere"))
-    with pytest.raises(DataMissing, match="which is there"):
-        dataset.load(tmp_path, 0)
 
 
 def test_a_missing_test_part_counts_only_where_it_is_used(tmp_path: Path) -> None:

@@ -267,11 +267,9 @@ class FEMNIST(Published):
     def lacking(self, root: Path, failure: str = "") -> DataMissing:
         """See `Published`: nothing is downloaded, so the message says how to get it."""
         other = next(form for form in get_args(Form) if form != self.source)
-        there = FEMNIST(other, self.test).status(root).startswith("ready")
-        instead = f'dataset = {{ name = "femnist", source = "{other}" }}{" (which is there)" if there else ""}'
-        how, others = _HOW[self.source].format(root=root), "LEAF" if other == "leaf" else "Hugging Face"
         return DataMissing(
-            f"femnist lacks {', '.join(self.missing(root))}. {how}. Or take the form of {others}: {instead}."
+            f"femnist lacks {', '.join(self.missing(root))}. {_HOW[self.source].format(root=root)}. Or take the other "
+            f'form: dataset = {{ name = "femnist", source = "{other}" }}.'
         )
 
 
@@ -424,14 +422,10 @@ class FEMNISTLetters(Published):
         return self._source.downloads
 
     def status(self, root: Path) -> str:
-        """One line about all three sources, this one first, from the presence of their files or folders."""
-        lacking = {name: source.missing(root) for name, source in LETTER_SOURCES.items()}
-        order = [self.source, *(name for name in LETTER_SOURCES if name != self.source)]
-        states: dict[str, list[str]] = {}
-        for name in order:
-            where = _shortly(lacking[name], root) if lacking[name] else LETTER_SOURCES[name].folder
-            states.setdefault("missing" if lacking[name] else "ready", []).append(f"{name} ({where})")
-        return "; ".join(f"{state}: {', '.join(names)}" for state, names in states.items())
+        """One line, from the presence of the source's files or folders."""
+        if missing := self.missing(root):
+            return f"missing: {_shortly(missing)}"
+        return f"ready: {self.source} in {root / self._source.folder}"
 
     @property
     def _source(self) -> LetterSource:
@@ -440,25 +434,16 @@ class FEMNISTLetters(Published):
     def lacking(self, root: Path, failure: str = "") -> DataMissing:
         """See `Published`."""
         why = f" (downloading failed: {failure})" if failure else ""
-        others = [name for name in LETTER_SOURCES if name != self.source]
-        there = [name for name in others if not LETTER_SOURCES[name].missing(root)]
-        example = (there or others)[0]
-        here = " and ".join(there)
+        others = ", ".join(name for name in LETTER_SOURCES if name != self.source)
         return DataMissing(
-            f"femnist-letters lacks the files of {self.source}: {_shortly(self.missing(root), root)} in {root}"
-            f"{why}. To go on, {self._source.by_hand.format(root=root)}; or take another source"
-            f"{f' ({here} is there)' if there else ''}: "
-            f'dataset = {{ name = "femnist-letters", source = "{example}" }}, as columns of fedec-femnist do.'
+            f"femnist-letters lacks {_shortly(self.missing(root))}{why}. To go on, "
+            f"{self._source.by_hand.format(root=root)}; or set another source ({others}), as in fedec-femnist."
         )
 
 
-def _shortly(paths: Sequence[str], root: Path) -> str:
-    """A few paths, or the first and the last of many, without the folder that they share."""
-    first, *more = map(Path, paths)
-    if not more:
-        return first.relative_to(root).as_posix()
-    last = more[-1].relative_to(os.path.commonpath(paths)).as_posix()
-    return f"{first.relative_to(root).as_posix()}{' … ' if len(more) > 1 else ', '}{last}"
+def _shortly(paths: Sequence[str]) -> str:
+    """The first of many paths."""
+    return f"{paths[0]} and {len(paths) - 1} more" if len(paths) > 1 else paths[0]
 
 
 def _letters(characters: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

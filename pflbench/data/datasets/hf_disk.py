@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,15 +11,13 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.data.pixels import Picture, Pixels, as_pixels, common_shape, decode_all, picture_headers, resized
+from pflbench.data.pixels import Picture, Pixels, common_shape, decode_all, picture_headers
 from pflbench.data.prepared import prepared
 from pflbench.data.published import file_errors
 from pflbench.data.source import Source
 from pflbench.data.user_images import FORMS, Labels, ResizedImages, UserPictures, as_groups, as_labels
 from pflbench.errors import PflbenchError
 
-IMAGES, LABELS = ("image", "img", "images"), ("label", "labels")
-"""Columns that are read where no option names one and several or none have the type."""
 TESTS = ("test", "validation", "valid", "val")
 """Splits that are the test split where none is named; the first one present counts."""
 
@@ -30,13 +27,13 @@ class HfDisk(UserPictures):
     """Your own images as `save_to_disk` of the Hugging Face library datasets writes them (`pip install pflbench[hf]`).
 
     A `Dataset`, which has no test split, or a `DatasetDict`, whose splits are named `train` and `test` (or
-    `validation`) unless you say otherwise. Images are of the type `Image`, or arrays of bytes, or of floats from 0 to
-    1. They are shown upright, as their EXIF data say, and transparency on white.
+    `validation`) unless you say otherwise. Images, of the type `Image`, are shown upright, as their EXIF data say, and
+    transparency on white.
 
     Attributes:
         path: The folder that was saved.
-        image: The column of the images; None: the only one of type `Image`, or the one called image or img.
-        label: The column of the labels; None: the only one of type `ClassLabel`, or the one called label.
+        image: The column of the images; None: the only one of type `Image`.
+        label: The column of the labels; None: the only one of type `ClassLabel`.
         client: The column that says whose each image is, as numbers or text: the kinds; None: there are none.
         train: The split to train on; None: "train", or the only one.
         test: The split to be tested on; None: "test" or "validation", if it is there.
@@ -59,7 +56,7 @@ class HfDisk(UserPictures):
     @cached_property
     def labels(self) -> Labels:
         """The labels, of as many classes as the column names, if it does."""
-        labels, column = self.pool.labels, self._column("ClassLabel", self.label, LABELS, "label")
+        labels, column = self.pool.labels, self._column("ClassLabel", self.label, "label")
         known = getattr(self._splits[0].features[column], "num_classes", None)
         return as_labels(f"{self.path}: {column}", labels[: self.examples], labels[self.examples :], known)
 
@@ -95,15 +92,14 @@ class HfDisk(UserPictures):
             raise PflbenchError(f"{self.path} has no split {unlike[0]!r}: it has {', '.join(saved)}.")
         return [saved[name] for name in chosen]
 
-    def _column(self, kind: str, chosen: str | None, usual: Sequence[str], option: str) -> str:
-        """Column that `chosen` names, else the only one of this type, else the one with a usual name."""
+    def _column(self, kind: str, chosen: str | None, option: str) -> str:
+        """Column that `chosen` names, else the only one of this type."""
         features = self._splits[0].features
         of_kind = [name for name, feature in features.items() if type(feature).__name__ == kind]
-        usuals = of_kind if len(of_kind) == 1 else [name for name in usual if name in features]
-        columns = usuals if chosen is None else [chosen]
+        columns = of_kind if chosen is None else [chosen]
         if len(columns) != 1 or any(columns[0] not in split.features for split in self._splits):
             raise PflbenchError(
-                f'{self.path}: say which column has the {option}s, as in {option} = "…". It has {", ".join(features)}.'
+                f'{self.path}: name the column of the {option}s, as in {option} = "…". It has {", ".join(features)}.'
             )
         return columns[0]
 
@@ -111,9 +107,9 @@ class HfDisk(UserPictures):
     def pool(self) -> ResizedImages:
         """All rows; clients if a column says whose they are."""
         columns = [
-            self._column("Image", self.image, IMAGES, "image"),
-            self._column("ClassLabel", self.label, LABELS, "label"),
-            *([] if self.client is None else [self._column("", self.client, (), "client")]),
+            self._column("Image", self.image, "image"),
+            self._column("ClassLabel", self.label, "label"),
+            *([] if self.client is None else [self._column("", self.client, "client")]),
         ]
         recipe = f"hf-disk 2 {columns} {self.train} {self.test} {self.size} {self.channels}"
         images, labels, clients, test = prepared(recipe, self.files(self.path), lambda: self._read(*columns))
@@ -123,20 +119,21 @@ class HfDisk(UserPictures):
         with file_errors(f"Cannot read {self.path}"):
             for split in self._splits:
                 split.data.table.validate(full=True)  # invalid values can end the process when they are read
-            labels, clients = (
-                np.concatenate([np.array(list(split[name])) for split in self._splits]) if name else np.empty(0)
-                for name in (label, client)
-            )
+            labels = self._values(label)
+            clients = labels[:0] if client is None else self._values(client)
             images = self._images(image)
         return images, labels, clients, np.array(sum(map(len, self._splits[1:])))
 
+    def _values(self, name: str) -> npt.NDArray[Any]:
+        values = np.concatenate([np.array(list(split[name])) for split in self._splits])
+        if values.dtype.kind not in "biufUS":
+            raise PflbenchError(f"{self.path}: {name} has rows that are neither numbers nor text, or rows without any.")
+        return values
+
     def _images(self, name: str) -> Pixels:
-        where, feature = f"{self.path}: {name}", self._splits[0].features[name]
-        if type(feature).__name__ != "Image":
-            while hasattr(feature, "feature"):  # the entries of lists in lists
-                feature = feature.feature
-            arrays = [np.array(list(split[name]), dtype=feature.dtype) for split in self._splits]
-            return resized(as_pixels(where, np.concatenate(arrays)), self.size)
+        where = f"{self.path}: {name}"
+        if any(type(split.features[name]).__name__ != "Image" for split in self._splits):
+            raise PflbenchError(f"{where} is not of the type Image. Save it so, or as .npz for the dataset arrays.")
         encoded = [split.cast_column(name, _library().Image(decode=False)) for split in self._splits]
         rows = [one for split in encoded for one in split[name]]
         if missing := [row for row, one in enumerate(rows) if not one or one["bytes"] is None]:
