@@ -64,6 +64,8 @@ class UserImages:
     seeded: ClassVar[bool] = False
     name: ClassVar[str]
     """Name in suite files and messages."""
+    option: ClassVar = "root"
+    """Option with the file or folder."""
 
     def __post_init__(self) -> None:
         if self.size is not None and self.size < 1:
@@ -84,8 +86,9 @@ class UserImages:
 
     @property
     def place(self) -> Path:
-        """The file or folder of it all."""
-        raise NotImplementedError
+        """The file or folder that the dataset reads."""
+        path: Path = getattr(self, self.option)
+        return path
 
     @property
     def pool(self) -> ResizedImages:

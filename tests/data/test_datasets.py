@@ -488,13 +488,6 @@ def test_damaged_cifar_files_are_named(
         assert CIFAR10().status(tmp_path).startswith("missing: ")
 
 
-def test_a_pickle_cannot_run_code(tmp_path: Path) -> None:
-    path = tmp_path / "data_batch_1"
-    path.write_bytes(b"cbuiltins\neval\n(U\x011tR.")
-    with pytest.raises(PflbenchError, match=r"builtins\.eval"):
-        cifar.read_pickle(path, 8, ["labels"])
-
-
 def test_a_pickle_of_another_shape(tmp_path: Path) -> None:
     path = tmp_path / "data_batch_1"
     path.write_bytes(pickle.dumps({"data": np.zeros((7, 3072), dtype=np.uint8), "labels": [0] * 7}))

@@ -205,22 +205,6 @@ def test_a_damaged_image_is_named(tmp_path: Path) -> None:
         FEMNISTLetters().load(tmp_path, 0)
 
 
-@pytest.mark.parametrize("zipped", [False, True])
-@pytest.mark.parametrize("damage", ["truncated", "label", "shape", "empty"])
-def test_a_damaged_emnist_is_named(zipped: bool, damage: str, tmp_path: Path) -> None:
-    write_emnist(tmp_path, zipped)
-    path = next((tmp_path / "EMNIST" / "raw").glob("*labels*"))
-    whole = path.read_bytes()
-    if damage in ("truncated", "empty"):
-        path.write_bytes(whole[:-9] if damage == "truncated" else b"")
-    else:
-        plain = gzip.decompress(whole) if zipped else whole
-        changed = plain[:-1] + b"\x3e" if damage == "label" else plain[:-1]
-        path.write_bytes(gzip.compress(changed) if zipped else changed)
-    with pytest.raises(PflbenchError, match="labels-idx1"):
-        FEMNISTLetters("emnist").load(tmp_path, 0)
-
-
 def test_unknown_sources() -> None:
     with pytest.raises(UsageError, match="emnist"):
         FEMNISTLetters("emnists")  # type: ignore[arg-type]

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from pflbench import catalog
 from pflbench.data.partition import Partition
 from pflbench.data.partitions.slicing import PairSlicing, RandomSlicing, size_law
 from pflbench.errors import UsageError
@@ -236,14 +235,6 @@ def test_global_random_state_is_neither_read_nor_written() -> None:
     np.random.random(7)  # noqa: NPY002
     again = [p(labels, kind, 8, 0) for p in (RandomSlicing(), PairSlicing())]
     assert all(np.array_equal(np.concatenate(a), np.concatenate(b)) for a, b in zip(held, again, strict=True))
-
-
-def test_options_are_read_from_the_source() -> None:
-    info = catalog.describe_options("partitions", "pflbench.data.partitions.slicing:RandomSlicing")
-    assert catalog.complete(info, {}) == {"skew": "labels", "cuts": "random"}
-    assert catalog.parse(info, "rows", "5000") == 5000
-    assert catalog.parse(info, "skew", "concepts") == "concepts"
-    assert catalog.describe_options("partitions", "pflbench.data.partitions.slicing:PairSlicing").fields == {}
 
 
 # ---- the law of the sizes

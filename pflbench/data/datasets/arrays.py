@@ -56,11 +56,7 @@ class Arrays(UserArrays):
     file: Path
 
     name: ClassVar = "arrays"
-
-    @property
-    def place(self) -> Path:
-        """The file."""
-        return self.file
+    option: ClassVar = "file"
 
     @cached_property
     def original(self) -> Shape:

@@ -37,11 +37,6 @@ class ClientsFolder(UserArrays):
 
     name: ClassVar = "clients-folder"
 
-    @property
-    def place(self) -> Path:
-        """The folder."""
-        return self.root
-
     @cached_property
     def labels(self) -> Labels:
         """The labels of all clients."""

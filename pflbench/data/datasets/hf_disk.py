@@ -47,11 +47,7 @@ class HfDisk(UserPictures):
     test: str | None = None
 
     name: ClassVar = "hf-disk"
-
-    @property
-    def place(self) -> Path:
-        """The folder."""
-        return self.path
+    option: ClassVar = "path"
 
     @cached_property
     def labels(self) -> Labels:

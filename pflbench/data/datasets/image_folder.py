@@ -58,11 +58,6 @@ class ImageFolder(UserPictures):
 
     name: ClassVar = "image-folder"
 
-    @property
-    def place(self) -> Path:
-        """The folder."""
-        return self.root
-
     @cached_property
     def original(self) -> Shape:
         """Shape of the images; the size that they are resized to, where they have several."""
