@@ -196,6 +196,7 @@ class _Array(np.ndarray[Any, Any]):
                 raw = values.encode("latin1") if isinstance(values, str) else values  # texts are what Python 2 wrote
                 size, right = (1, list) if dtype.hasobject else (dtype.itemsize, bytes)
                 if isinstance(raw, right) and len(raw) == math.prod(shape) * size:
-                    super().__setstate__((1, shape, dtype, bool(by_column), raw))
+                    checked: Any = 1, shape, dtype, bool(by_column), raw
+                    super().__setstate__(checked)
                     return
         raise pickle.UnpicklingError("an array has no shape, type and values that fit")
