@@ -63,8 +63,10 @@ def merged(old: Raw, new: Mapping[str, Any]) -> Raw:
     result = dict(old)
     for key, value in new.items():
         before = result.get(key)
-        mixes = isinstance(value, dict) and isinstance(before, dict) and not _replaces(key, value, before)
-        result[key] = merged(before, value) if mixes else value
+        if isinstance(value, dict) and isinstance(before, dict) and not _replaces(key, value, before):
+            result[key] = merged(before, value)
+        else:
+            result[key] = value
     return result
 
 
