@@ -87,6 +87,14 @@ def test_aircraft_are_cropped_to_their_box_and_ordered_by_variant(small_sources:
     assert np.array_equal(held.images, [resized(Image.open(path).crop((2, 1, 18, 12))) for path in images])
 
 
+def test_a_byte_order_mark_is_no_content_of_a_list(small_sources: Path) -> None:
+    WRITE["aircraft"](small_sources)
+    plain = SOURCES["aircraft"].load(small_sources)
+    for path in (small_sources / "fgvc-aircraft-2013b" / "data").glob("*.txt"):
+        path.write_text(path.read_text(encoding="utf-8"), encoding="utf-8-sig")
+    assert SOURCES["aircraft"].load(small_sources).hash == plain.hash
+
+
 def test_flowers_follow_their_labels(small_sources: Path) -> None:
     WRITE["flowers"](small_sources)
     held = SOURCES["flowers"].load(small_sources)
