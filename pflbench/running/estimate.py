@@ -143,13 +143,13 @@ def seconds(spec: RunSpec, reference: str, speeds: Mapping[str, float], every: i
     Args:
         spec: The run.
         reference: Where the method's code is.
-        speeds: Seconds of one example's gradient on this machine, by `timed_as` or, for fp32, by the network alone.
+        speeds: Seconds of one example's gradient on this machine, by `timed_as`.
         every: As in `gradient_rows`.
     """
     rows = gradient_rows(spec, reference, every) if speeds else None
     if rows is None:
         return None
-    speed = speeds.get(timed_as(spec), speeds.get(spec.model) if spec.precision == "fp32" else None)
+    speed = speeds.get(timed_as(spec))
     return None if speed is None else rows * speed
 
 

@@ -1,4 +1,4 @@
-"""This machine: its processor's name, and how fast it trains, as `speed` and `plan` measured it. Imports no torch."""
+"""This machine: its processor's name, and how fast it trains, as `plan` measured it. Imports no torch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def processor() -> str:
 
 
 class Gradient(TypedDict):
-    """Training one network alone on one core, or alone on a GPU."""
+    """Training one network alone on one core."""
 
     batch: int
     seconds_per_client_step: float
@@ -41,12 +41,9 @@ def file() -> Path:
     return cache_folder() / "speed.json"
 
 
-def seconds_per_example(device: str | None = None) -> dict[str, float]:
-    """Seconds of one example's gradient, as measured last on a device (default: this machine's processor).
-
-    The keys are networks, as `tools/speed` measures them, and what `running.estimate.timed_as` says of runs.
-    """
-    known = measured(device).items()
+def seconds_per_example() -> dict[str, float]:
+    """Seconds of one example's gradient on this machine's processor, by `running.estimate.timed_as`."""
+    known = measured().items()
     return {name: one["seconds_per_client_step"] / one["batch"] for name, one in known if one.get("batch")}
 
 

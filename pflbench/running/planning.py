@@ -277,7 +277,7 @@ round's seconds."""
 class Times:
     """Times of runs, as far as they are known.
 
-    What was measured on this machine, by `tools/speed` or a plan; else finished runs that this machine's processor
+    What was measured on this machine, by a plan; else finished runs that this machine's processor
     made; else those of others. Runs tell of runs of their `_kind` that are scored as often, and of at most four times
     their rounds.
     """

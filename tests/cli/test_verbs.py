@@ -268,7 +268,7 @@ def test_plan_says_what_it_knows_a_time_from(cli, two_runs: list[str]) -> None:
     assert known, "finished runs speak where nothing was measured"
     long = ("plan", *SHORT, "--seeds", "0-3", "--rounds", "9")
     assert "unknown" in cli(*long, "--no-measure").out
-    keep_measurements(processor(), {"cnn2": Gradient(batch=30, seconds_per_client_step=0.01)})
+    keep_measurements(processor(), {"cnn2 1x28x28 10 fp32 10": Gradient(batch=30, seconds_per_client_step=0.01)})
     assert re.search(r"fedavg .* s +measured\b", cli(*long).out)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pflbench import names
 from pflbench.running import build
-from pflbench.running.estimate import gradient_rows, relative_work, seconds
+from pflbench.running.estimate import gradient_rows, relative_work, seconds, timed_as
 from pflbench.running.machine import RunSeconds, trial_key
 from pflbench.running.planning import Times, _history
 from pflbench.spec import Finetune, Named, RunSpec, Scoring
@@ -96,10 +96,10 @@ def test_a_larger_network_counts_by_its_size() -> None:
 
 def test_seconds_are_rows_at_the_speed_measured() -> None:
     where = names.locate("methods", "fedavg")
-    assert seconds(spec("fedavg"), where, {"cnn2": 0.002}) == pytest.approx(rows("fedavg") * 0.002)
+    assert seconds(spec("fedavg"), where, {timed_as(spec("fedavg")): 0.002}) == pytest.approx(rows("fedavg") * 0.002)
     assert seconds(spec("fedavg"), where, {"lenet": 0.002}) is None
     in_double = spec("fedavg").model_copy(update={"precision": "fp64"})
-    assert seconds(in_double, where, {"cnn2": 0.002}) is None
+    assert seconds(in_double, where, {timed_as(spec("fedavg")): 0.002}) is None
 
 
 def test_the_pools_sizes_are_true() -> None:
@@ -130,7 +130,7 @@ def test_each_scoring_costs() -> None:
 
 def test_a_plan_counts_each_scoring() -> None:
     fedavg, times = spec("fedavg", epochs=1), Times({})
-    times.speeds, times.trials = {"cnn2": 0.002}, {}
+    times.speeds, times.trials = {timed_as(fedavg): 0.002}, {}
     often, once = times.of(fedavg, {}, 1), times.of(fedavg, {})
     assert often and once and often.seconds - once.seconds == pytest.approx(3 * SCORING * 0.002)
     tried = Times({})
