@@ -34,10 +34,6 @@ def close(a: Tensor, b: Tensor) -> None:
     torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
 
 
-def losses(outcome: Any, stage: str) -> dict[int, float]:
-    return {s.client: s.loss_sum for s in outcome.scores if s.stage == stage}
-
-
 @pytest.mark.parametrize("execution", EXECUTIONS)
 def test_fedadams_rounds_are_the_papers_algorithm_2(execution: Any) -> None:
     """Number by number: m from 0, v from tau squared, no correction of their bias."""
