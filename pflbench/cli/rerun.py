@@ -25,7 +25,7 @@ def rerun(
     """Compute a stored run again from its spec and compare, writing nothing. 1: another result; else 0.
 
     It prints the numbers that the run's table reads, stored and again. The same bits: every score is equal. Close: the
-    numbers differ by no more than the margin of verdicts, as rounding on another processor may do.
+    numbers differ by at most 2 points, as rounding on another processor may do.
 
     A run's user-supplied code is imported from the folder --code alone, if it has the run's version.
     """

@@ -16,7 +16,7 @@ from pflbench.data.root import data_root
 from pflbench.errors import DataMissing, PflbenchError, UsageError
 from pflbench.names import Places
 from pflbench.report.reading import average, scored
-from pflbench.report.verdict import margin
+from pflbench.report.verdict import MARGIN
 from pflbench.result import RunResult, Score
 from pflbench.running import build, local
 from pflbench.running.datasets import DataCheck
@@ -26,7 +26,7 @@ from pflbench.running.provenance import device_name
 from pflbench.running.task import Environment, Task
 from pflbench.spec import RunSpec
 from pflbench.store import Store, Stored
-from pflbench.suite.cells import Expansion, Reading, Reference
+from pflbench.suite.cells import Expansion, Reading
 from pflbench.suite.load import requested_table
 from pflbench.suite.user_supplied import UserSupplied
 from pflbench.units import count
@@ -46,17 +46,12 @@ class CellPair(NamedTuple):
     again: float
 
     @property
-    def margin(self) -> float:
-        """Points within which both are close, by the rule of verdicts."""
-        return margin(Reference(self.stored))
-
-    @property
     def close(self) -> bool:
-        """True if both are within the margin."""
-        return abs(self.again - self.stored) <= self.margin
+        """True if they differ by no more than the margin that verdicts have for two numbers of ours."""
+        return abs(self.again - self.stored) <= MARGIN
 
     def __str__(self) -> str:
-        moved = f"{self.again - self.stored:+.2f}, margin ±{self.margin:.2f}"
+        moved = f"{self.again - self.stored:+.2f}, margin ±{MARGIN:g}"
         return f"{self.cell}: stored {self.stored:.2f} %, again {self.again:.2f} % ({moved})."
 
 
@@ -133,9 +128,15 @@ class Rerun:
 
 
 def _readings(run: Stored, root: Path) -> dict[str, Reading]:
-    """Readings of a run by the table that requested it, by cell; of its last round where that table is gone."""
-    table = _requested(run, root)
+    """Readings of a run by the table that requested it, by cell; of its last round where that table is gone.
+
+    A suite that has other values by now reads the run as its row and column of today.
+    """
+    table, asked = _requested(run, root), run.provenance.get("asked")
     cells = [cell for cell in table.cells if run.spec in cell.needed] if table else []
+    if table and not cells:
+        place = asked.get("row"), asked.get("column")
+        cells = [cell for cell in table.cells if (cell.row.id, cell.column.id) == place]
     found = {f"{cell.row.title} × {cell.column.id} ({cell.stage})": cell.reading for cell in cells}
     return found or {stage: Reading(stage) for stage in run.spec.scoring.stages}
 

@@ -76,10 +76,16 @@ def test_the_numbers_that_the_table_reads_decide(
     stored = means(Store(folder / "results").read(only(folder)))["global", 2, 0]
     result = cli("rerun", only(folder), "-q")
     assert result.code == code and result.out.startswith(f"Run {only(folder)}: {word}. ")
-    line = (
-        f"FedAvg × shards (global): stored {stored:.2f} %, again {again:.2f} % ({again - stored:+.2f}, margin ±2.00)."
-    )
+    line = f"FedAvg × shards (global): stored {stored:.2f} %, again {again:.2f} % ({again - stored:+.2f}, margin ±2)."
     assert line in result.out.splitlines() and "FedAvg-FT × shards (finetuned): stored " in result.out
+
+
+def test_a_run_of_former_values_is_read_as_its_row_and_column(cli, folder: Path) -> None:
+    cli("run", *SHORT)
+    tiny = folder / "tiny.toml"
+    tiny.write_text(tiny.read_text().replace("lr = 0.05 }\n", "lr = 0.06 }\n"))
+    result = cli("rerun", only(folder), "-q")
+    assert result.code == 0 and "FedAvg × shards (global): stored " in result.out
 
 
 def test_a_run_whose_suite_is_gone_is_read_after_its_last_round(cli, folder: Path) -> None:
