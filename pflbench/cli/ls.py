@@ -180,7 +180,7 @@ def status(
     for table in tables:
         files.setdefault(table.suite, set()).add(table.path.resolve())
     found = [(t, [id for id in stored if id not in named and _beside(t, stored[id], asked)]) for t in tables]
-    for table, beside in sorted(found, key=lambda one: not _has_own(*one, stored)):
+    for table, beside in sorted(found, key=lambda one: not _has_own(one[0], one[1], stored)):
         title = table.suite if len(files[table.suite]) == 1 else table.part.suites[0]
         _say(title, table, stored, beside, own)
     tables = tables or every_profile(selection, store, own)
