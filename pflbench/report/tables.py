@@ -233,7 +233,7 @@ def none_there(part: Selection, store: Store, own: UserSupplied) -> UsageError:
     named = " and ".join(part.suites) or "any suite"
     what = f"{named} under profile {part.profile}" if part.profile else named
     made = instead((run for table in tables for run in table.runs), _finished(store))
-    run = command("run", " --fresh" if store.fresh else "", store.root)
+    run = command("run", part.options + " --fresh" * store.fresh, store.root)
     other = elsewhere(tables, store, named=bool(part.suites)) or f"`{run}` makes them."
     why = f" for the code and data as they are now; {made}." if made else f". {other}"
     return UsageError(f"No results of {what} in {str(store.root)!r}{why}")
@@ -338,7 +338,9 @@ def one_table(part: Selection, store: Store, own: UserSupplied) -> Expansion:
     tables = [table for table in tables if not done.isdisjoint(_runs(table.cells))]
     if not tables:
         made = f"`{command('run', part.options, store.root)} --evaluate-every 10`"
-        raise UsageError(str(none_there(part, store, own)).replace(f"`{command('run', results=store.root)}`", made))
+        raise UsageError(
+            str(none_there(part, store, own)).replace(f"`{command('run', part.options, store.root)}`", made)
+        )
     suites = dict.fromkeys(table.part.suites[0] for table in tables)
     if len(suites) > 1:
         raise UsageError(f"Several tables have such runs, name one with --suite: {', '.join(suites)}.")

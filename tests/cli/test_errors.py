@@ -49,7 +49,7 @@ RUN = ("run", "-s", "tiny.toml")
         (("report", "--format", "csv", "--caption", "Mine"), ("--caption", "--format latex")),
         (("explain", "tiny.toml", "fedavg"), ("'column'", "pflbench explain --help")),
         (("report",), ("No results of any suite in 'results'", "pflbench run")),
-        (("report", "-s", "tiny.toml"), ("No results of tiny.toml in 'results'",)),
+        (("report", "-s", "tiny.toml"), ("No results of tiny.toml in 'results'", "pflbench run --suite tiny.toml")),
         (("status", "-s", "tiny"), ("Unknown suite 'tiny'",)),
         (("ls", "method"), ("'method'", "'methods'")),
         (("show", "abc"), ("No run starts with 'abc' in 'results'",)),

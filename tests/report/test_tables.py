@@ -55,7 +55,7 @@ def test_a_suite_that_became_another_one_is_not_what_was_run_last(tmp_path: Path
 
 def test_a_named_suite_without_any_run_still_says_what_is_unknown(tmp_path: Path) -> None:
     """None of its profiles can have a result, and those that cannot are not expanded."""
-    own, part = UserSupplied(tmp_path), Selection(suites=["cafeme-table1"])
+    own, part = UserSupplied(tmp_path), Selection(suites=("cafeme-table1",))
     assert with_results(part, Store(tmp_path), own) == []
     with pytest.raises(UsageError, match="Unknown column 'rmnist-shard'"):
         with_results(part.but(columns=["rmnist-shard"]), Store(tmp_path), own)
