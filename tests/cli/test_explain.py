@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -410,26 +409,6 @@ def test_titles_do_and_stages_are_chosen(cli) -> None:
             "Scored  GM"
             in cli("explain", "pfedvem-table1", "pfedvem", "fashion-mnist-100", "--stage", name, "--no-data").out
         )
-
-
-def test_a_global_models_last_round_stands_beside_the_rounds_before(cli) -> None:
-    store = Store(Path(__file__).parents[2] / "results")
-    cells = expand(load("pfedvem-table1"), columns=["fashion-mnist-100"], methods=["fedavg"]).cells
-    walks = []
-    for run in cells[0].runs:
-        if store.status(run.id) == "done":
-            scores = {s.round: 100 * s.accuracy for s in store.read(run.id).scores if s.stage == "global"}
-            walks.append([scores[round] for round in sorted(scores)[-10:]])
-    every = [accuracy for walk in walks for accuracy in walk]
-    step = max(abs(a - b) for walk in walks for a, b in pairwise(walk))
-    out = cli("explain", "pfedvem-table1", "fedavg", "fashion-mnist-100", "--no-data", "-r", str(store.root)).out
-    assert (
-        f"the mean is {sum(every) / len(every):.1f}, single runs are between {min(every):.1f} and {max(every):.1f}, "
-        f"and move by up to {step:.1f} points from one to the next."
-    ) in " ".join(out.split())
-    trials = part(out, "Trials behind what is tuned")
-    assert "the server's model; scored on a held-out 10 % of each client's training images" in trials
-    assert trials.count("<- used here") == 1 and "the best of the stored trials" in " ".join(out.split())
 
 
 def test_a_close_number_says_by_how_much(cli, suite, monkeypatch: pytest.MonkeyPatch) -> None:
