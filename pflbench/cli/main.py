@@ -128,6 +128,17 @@ def _discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _unexpected(error: Exception) -> str:
+    """Message for an error that no verb foresees: of memory, of files and outputs, or of the code."""
+    if isinstance(error, MemoryError):
+        return f"Out of memory{f' ({error})' if str(error) else ''}: choose fewer seeds, rows, columns or clients."
+    if isinstance(error, OSError):
+        _discard_output()
+        where = f"{error.filename!r}" if error.filename else "standard output or a file"
+        return f"Cannot read or write {where}: {error.strerror or error}."
+    return f"{type(error).__name__}: {error} (a bug in pflbench, or in an extension; --debug tells more)"
+
+
 def _call(arguments: list[str], debug: bool) -> int:
     cause: Exception
     app = program(arguments[0] if arguments and arguments[0] in VERBS else None)
@@ -152,17 +163,8 @@ def _call(arguments: list[str], debug: bool) -> int:
     except BrokenPipeError:
         _discard_output()
         return 1
-    except MemoryError as error:
-        message = f"Out of memory{f' ({error})' if str(error) else ''}: choose fewer seeds, rows, columns or clients."
-        code, cause = 1, error
-    except OSError as error:
-        where = f"{error.filename!r}" if error.filename else "standard output or a file"
-        message = f"Cannot read or write {where}: {error.strerror or error}."
-        code, cause = 1, error
-        _discard_output()
     except Exception as error:
-        message = f"{type(error).__name__}: {error} (a bug in pflbench, or in an extension; --debug tells more)"
-        code, cause = 1, error
+        code, message, cause = 1, _unexpected(error), error
     if debug:
         traceback.print_exception(cause)
     if message:

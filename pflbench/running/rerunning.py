@@ -132,10 +132,10 @@ def _readings(run: Stored, root: Path) -> dict[str, Reading]:
 
     A suite that has other values by now reads the run as its row and column of today.
     """
-    table, asked = _requested(run, root), run.provenance.get("asked")
+    table = _requested(run, root)
     cells = [cell for cell in table.cells if run.spec in cell.needed] if table else []
     if table and not cells:
-        place = asked.get("row"), asked.get("column")
+        place = tuple(run.provenance["asked"].get(key) for key in ("row", "column"))
         cells = [cell for cell in table.cells if (cell.row.id, cell.column.id) == place]
     found = {f"{cell.row.title} × {cell.column.id} ({cell.stage})": cell.reading for cell in cells}
     return found or {stage: Reading(stage) for stage in run.spec.scoring.stages}
