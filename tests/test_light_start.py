@@ -77,7 +77,7 @@ def test_reports_never_import_torch() -> None:
 
 
 def test_a_report_without_results_starts_without_torch(tmp_path: Path) -> None:
-    code, printed = start("report", cwd=tmp_path)
+    code, printed = start("report", "--fresh", cwd=tmp_path)
     assert code == 2 and "No results" in printed
 
 
