@@ -260,15 +260,16 @@ def known(name: str) -> list[Mutant]:
 
 
 def compare(before: Path, after: Path) -> None:
-    """Print counts of both, and each fault that was caught before and is not after."""
+    """Print counts of both, and each fault that was caught before with its result after, if that is another."""
     old, new = (json.loads(path.read_text()) for path in (before, after))
     for one in (old, new):
         results = [m["result"] for m in one["mutants"].values()]
         held = list(one.get("held", {}).values())
         print(one["commit"], {r: results.count(r) for r in sorted(set(results))}, {r: held.count(r) for r in set(held)})
     for id, mutant in old["mutants"].items():
-        if mutant["result"] == "caught" != new["mutants"].get(id, {}).get("result"):
-            print("no longer caught:", id, mutant["by"])
+        now = new["mutants"].get(id, {}).get("result", "not run")
+        if mutant["result"] == "caught" != now:
+            print(f"{now}:", id, mutant["by"])
     for test, result in old.get("held", {}).items():
         if result == "PASSED" != new.get("held", {}).get(test):
             print("no longer held:", test)
