@@ -9,9 +9,9 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -139,6 +139,14 @@ def _unexpected(error: Exception) -> str:
     return f"{type(error).__name__}: {error} (a bug in pflbench, or in an extension; --debug tells more)"
 
 
+def _no_number(option: str, error: Mapping[str, Any]) -> str:
+    """Sentence on an option whose value is no number, or below the option's least one."""
+    least = error.get("ctx", {}).get("ge")
+    kind = "a whole number" if str(error["type"]).startswith("int") else "a number"
+    expected = f"{kind}, such as 3" if least is None else f"a number of at least {least:g}"
+    return f"`{option} {error['input']}`: expected {expected}."
+
+
 def _call(arguments: list[str], debug: bool) -> int:
     cause: Exception
     app = program(arguments[0] if arguments and arguments[0] in VERBS else None)
@@ -157,6 +165,9 @@ def _call(arguments: list[str], debug: bool) -> int:
         code, message, cause = error.exit_code, error.format_message(), error
         if type(error).__name__ == "MissingParameter":
             message += f" `pflbench {arguments[0]} --help` lists the arguments."
+        wrong = getattr(error.__cause__, "errors", None)  # a ValidationError of pydantic's
+        if isinstance(error, typer.BadParameter) and error.param and wrong:
+            message = _no_number(error.param.opts[0], wrong()[0])
     except (typer.Abort, KeyboardInterrupt):
         _say("Interrupted. Finished runs are kept; the same command goes on from there.")
         return INTERRUPTED

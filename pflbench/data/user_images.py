@@ -138,7 +138,7 @@ class UserImages:
     def require(self) -> None:
         """Raise `DataMissing` unless it is there."""
         if not self.place.exists():
-            raise DataMissing(f"There is no {str(self.place)!r}, where {self.name} is to find your images.")
+            raise DataMissing(f"There is no {str(self.place)!r}. Correct the path of your images.")
 
     def require_folder(self) -> None:
         """Raise `DataMissing` unless `place` is there, and `PflbenchError` unless it is a folder."""
