@@ -139,12 +139,12 @@ def _unexpected(error: Exception) -> str:
     return f"{type(error).__name__}: {error} (a bug in pflbench, or in an extension; --debug tells more)"
 
 
-def _no_number(option: str, error: Mapping[str, Any]) -> str:
-    """Sentence on an option whose value is no number, or below the option's least one."""
+def _wrong_value(option: str, error: Mapping[str, Any]) -> str:
+    """Sentence on an option whose value is of another type, or below the option's least one."""
     least = error.get("ctx", {}).get("ge")
-    kind = "a whole number" if str(error["type"]).startswith("int") else "a number"
-    expected = f"{kind}, such as 3" if least is None else f"a number of at least {least:g}"
-    return f"`{option} {error['input']}`: expected {expected}."
+    kinds = {"int": "a whole number, such as 3", "float": "a number, such as 0.5", "bool": "true or false"}
+    kind = kinds.get(str(error["type"]).partition("_")[0], "another value")
+    return f"`{option} {error['input']}`: expected {kind if least is None else f'a number of at least {least:g}'}."
 
 
 def _call(arguments: list[str], debug: bool) -> int:
@@ -167,7 +167,7 @@ def _call(arguments: list[str], debug: bool) -> int:
             message += f" `pflbench {arguments[0]} --help` lists the arguments."
         wrong = getattr(error.__cause__, "errors", None)  # a ValidationError of pydantic's
         if isinstance(error, typer.BadParameter) and error.param and wrong:
-            message = _no_number(error.param.opts[0], wrong()[0])
+            message = _wrong_value(error.param.opts[0], wrong()[0])
     except (typer.Abort, KeyboardInterrupt):
         _say("Interrupted. Finished runs are kept; the same command goes on from there.")
         return INTERRUPTED
