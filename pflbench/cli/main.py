@@ -163,8 +163,8 @@ def _call(arguments: list[str], debug: bool) -> int:
             errors().print(error.format_message())
             return error.exit_code
         code, message, cause = error.exit_code, error.format_message(), error
-        if type(error).__name__ == "MissingParameter":
-            message += f" `pflbench {arguments[0]} --help` lists the arguments."
+        if type(error).__name__ == "MissingParameter" and error.ctx:
+            message += f" `{error.ctx.command_path} --help` lists the arguments."
         wrong = getattr(error.__cause__, "errors", None)  # a ValidationError of pydantic's
         if isinstance(error, typer.BadParameter) and error.param and wrong:
             message = _wrong_value(error.param.opts[0], wrong()[0])

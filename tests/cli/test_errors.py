@@ -48,6 +48,7 @@ RUN = ("run", "-s", "tiny.toml")
         (("report", "--format", "cvs"), ("'cvs'", "'csv'")),
         (("report", "--caption", "Mine"), ("--caption", "--format latex")),
         (("report", "--format", "csv", "--caption", "Mine"), ("--caption", "--format latex")),
+        (("data", "show", "tiny.toml"), ("'column'", "`pflbench data show --help`")),
         (("explain", "tiny.toml", "fedavg"), ("'column'", "pflbench explain --help")),
         (("report",), ("No results of any suite in 'results'", "pflbench run")),
         (("report", "-s", "tiny.toml"), ("No results of tiny.toml in 'results'", "pflbench run --suite tiny.toml")),
