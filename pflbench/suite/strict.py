@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from pflbench.errors import UsageError, unknown
+from pflbench.units import count
 
 KeyPath = tuple[str | int, ...]
 Model = TypeVar("Model", bound=BaseModel)
@@ -106,25 +107,34 @@ def _problem(kind: str, value: Any, context: Mapping[str, Any], path: KeyPath) -
         return "is not a table", f"[[{header}]]" if listed else f"[{header}]"
     if kind in ("list_type", "too_short", "too_long"):
         several = f"[[{name}]]" if name in _OF_TABLES else line("[1, 2]" if name in _OF_NUMBERS else '["a", "b"]')
-        if kind == "list_type":
-            return "is not a list", several
-        most = kind == "too_long"
-        number = context["max_length" if most else "min_length"]
-        return f"has {'more' if most else 'less'} than {number} item{'' if number == 1 else 's'}", several
+        return _list_problem(kind, context), several
     if kind == "literal_error":
         texts = re.findall("'([^']*)'", context["expected"])
         near = difflib.get_close_matches(str(value), texts, n=1, cutoff=0.5) or texts
         return f"is none of {context['expected']}", line(f'"{near[0]}"' if near else context["expected"][0])
+    problem, example = _bound_problem(kind, value, context)
+    return problem, line(example)
+
+
+def _list_problem(kind: str, context: Mapping[str, Any]) -> str:
+    if kind == "list_type":
+        return "is not a list"
+    size, number = ("more", context["max_length"]) if kind == "too_long" else ("less", context["min_length"])
+    return f"has {size} than {count(number, 'item')}"
+
+
+def _bound_problem(kind: str, value: Any, context: Mapping[str, Any]) -> tuple[str, object]:
+    """Problem and example of a text or number that is outside its bounds."""
     if kind == "string_pattern_mismatch":
         id_ = re.sub("[^a-z0-9]+", "-", str(value).lower()).strip("-") or "my-id"
-        return "is no id: an id has small letters, digits and single hyphens between them", line(f'"{id_}"')
+        return "is no id: an id has small letters, digits and single hyphens between them", f'"{id_}"'
     if kind == "string_too_short":
-        return "is empty", line('"text"')
+        return "is empty", '"text"'
     for bound, words, step in _BOUNDS:
         if bound in context:
             limit = context[bound]
-            return f"is not {words} {limit:g}", line(limit + step * (1 if isinstance(limit, int) else 0.1))
-    return "does not fit here", f"{name} = …"
+            return f"is not {words} {limit:g}", limit + step * (1 if isinstance(limit, int) else 0.1)
+    return "does not fit here", "…"
 
 
 _BOUNDS = (("gt", "above", 1), ("ge", "at least", 0), ("lt", "below", -1), ("le", "at most", 0))

@@ -81,12 +81,12 @@ class HfDisk(UserPictures):
             if self.train is not None or self.test is not None:
                 raise PflbenchError(f"{self.path} is one dataset without splits: leave out train and test.")
             return [saved]
-        train = self.train or ("train" if "train" in saved or len(saved) > 1 else next(iter(saved)))
+        train = self.train or (next(iter(saved)) if len(saved) == 1 else "train")
         test = self.test or next((name for name in TESTS if name in saved and name != train), None)
-        chosen = [train] if test is None else [train, test]
-        if unlike := [name for name in chosen if name not in saved]:
-            raise PflbenchError(f"{self.path} has no split {unlike[0]!r}: it has {', '.join(saved)}.")
-        return [saved[name] for name in chosen]
+        try:
+            return [saved[name] for name in (train, test) if name is not None]
+        except KeyError as missing:
+            raise PflbenchError(f"{self.path} has no split {missing}: it has {', '.join(saved)}.") from None
 
     def _column(self, kind: str, chosen: str | None, option: str) -> str:
         """Column that `chosen` names, else the only one of this type."""

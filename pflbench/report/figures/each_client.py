@@ -28,7 +28,8 @@ from pflbench.report.figures.parts import (
 from pflbench.report.reading import EVERYBODY, Floats, Rounds, Shelf, by_client
 from pflbench.suite.cells import Expansion
 
-KINDS = ("sorted", "violins")
+KINDS = {"sorted": "clients, from the worst (%)", "violins": ""}
+"""Kinds of distributions, each with the name of its x axis."""
 _READING = "Accuracy of each client after the last scored round, or its mean over the rounds that the table reads."
 
 
@@ -70,9 +71,8 @@ def distributions(table: Expansion, shelf: Shelf, kind: str = "sorted") -> Drawi
         *facts_of(table, seeds, drawn_in(table, heads.values(), panels)),
     )
     several = tuple(panel for panel in panels if panel.series)
-    x = "clients, from the worst (%)" if kind == "sorted" else ""
     return Drawing(
-        *(table.suite, f"{table.heading}: accuracy of each client", table.profile, x, "accuracy (%)", several),
+        *(table.suite, f"{table.heading}: accuracy of each client", table.profile, KINDS[kind], "accuracy (%)", several),
         in_a_line(len(several)),
         notes,
         tuple(row.title for row in table.rows),
