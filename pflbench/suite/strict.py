@@ -103,8 +103,7 @@ def _problem(kind: str, value: Any, context: Mapping[str, Any], path: KeyPath) -
         wanted, example = _TYPES[kind]
         return f"is not {wanted}", line(example)
     if kind in ("dict_type", "model_type", "model_attributes_type"):
-        header = ".".join(part if re.fullmatch(r"[\w-]+", part) else f'"{part}"' for part in names)
-        return "is not a table", f"[[{header}]]" if listed else f"[{header}]"
+        return "is not a table", f"[[{_header(names)}]]" if listed else f"[{_header(names)}]"
     if kind in ("list_type", "too_short", "too_long"):
         several = f"[[{name}]]" if name in _OF_TABLES else line("[1, 2]" if name in _OF_NUMBERS else '["a", "b"]')
         return _list_problem(kind, context), several
@@ -114,6 +113,10 @@ def _problem(kind: str, value: Any, context: Mapping[str, Any], path: KeyPath) -
         return f"is none of {context['expected']}", line(f'"{near[0]}"' if near else context["expected"][0])
     problem, example = _bound_problem(kind, value, context)
     return problem, line(example)
+
+
+def _header(names: Iterable[str]) -> str:
+    return ".".join(part if re.fullmatch(r"[\w-]+", part) else f'"{part}"' for part in names)
 
 
 def _list_problem(kind: str, context: Mapping[str, Any]) -> str:

@@ -72,7 +72,14 @@ def distributions(table: Expansion, shelf: Shelf, kind: str = "sorted") -> Drawi
     )
     several = tuple(panel for panel in panels if panel.series)
     return Drawing(
-        *(table.suite, f"{table.heading}: accuracy of each client", table.profile, KINDS[kind], "accuracy (%)", several),
+        *(
+            table.suite,
+            f"{table.heading}: accuracy of each client",
+            table.profile,
+            KINDS[kind],
+            "accuracy (%)",
+            several,
+        ),
         in_a_line(len(several)),
         notes,
         tuple(row.title for row in table.rows),
