@@ -139,12 +139,20 @@ def _unexpected(error: Exception) -> str:
     return f"{type(error).__name__}: {error} (a bug in pflbench, or in an extension; --debug tells more)"
 
 
-def _wrong_value(option: str, error: Mapping[str, Any]) -> str:
-    """Sentence on an option whose value is of another type, or below the option's least one."""
-    least = error.get("ctx", {}).get("ge")
+def _wrong_parameter(error: typer.BadParameter) -> str:
+    """Sentence on an argument that is missing, or on an option's value of another type or below the least one."""
+    message = error.format_message()
+    if type(error).__name__ == "MissingParameter" and error.ctx:
+        return f"{message} `{error.ctx.command_path} --help` lists the arguments."
+    wrong = getattr(error.__cause__, "errors", None)  # a ValidationError of pydantic's
+    if wrong is None or error.param is None:
+        return message
+    first: Mapping[str, Any] = wrong()[0]
+    least = first.get("ctx", {}).get("ge")
     kinds = {"int": "a whole number, such as 3", "float": "a number, such as 0.5", "bool": "true or false"}
-    kind = kinds.get(str(error["type"]).partition("_")[0], "another value")
-    return f"`{option} {error['input']}`: expected {kind if least is None else f'a number of at least {least:g}'}."
+    kind = kinds.get(str(first["type"]).partition("_")[0], "another value")
+    expected = kind if least is None else f"a number of at least {least:g}"
+    return f"`{error.param.opts[0]} {first['input']}`: expected {expected}."
 
 
 def _call(arguments: list[str], debug: bool) -> int:
@@ -163,11 +171,8 @@ def _call(arguments: list[str], debug: bool) -> int:
             errors().print(error.format_message())
             return error.exit_code
         code, message, cause = error.exit_code, error.format_message(), error
-        if type(error).__name__ == "MissingParameter" and error.ctx:
-            message += f" `{error.ctx.command_path} --help` lists the arguments."
-        wrong = getattr(error.__cause__, "errors", None)  # a ValidationError of pydantic's
-        if isinstance(error, typer.BadParameter) and error.param and wrong:
-            message = _wrong_value(error.param.opts[0], wrong()[0])
+        if isinstance(error, typer.BadParameter):
+            message = _wrong_parameter(error)
     except (typer.Abort, KeyboardInterrupt):
         _say("Interrupted. Finished runs are kept; the same command goes on from there.")
         return INTERRUPTED
