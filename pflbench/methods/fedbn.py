@@ -10,7 +10,7 @@ Departures:
 5. `momentum` and `weight_decay` are none of the paper's.
 6. Batch normalization always uses the batch's own statistics; there are no running ones, so of FedBN only scale and
    shift stay at a client.
-A network without normalization is refused: nothing would stay at the client, which is FedAvg.
+Special cases: none. A network without normalization is refused: nothing would stay at the client, which is FedAvg.
 """
 
 from __future__ import annotations

@@ -67,7 +67,9 @@ def test_a_run_made_again_changes_nothing(cli, results: Path) -> None:
     before = tree(results)
     whole = sorted((results / "runs").glob("*.parquet"))[3]
     result = cli("rerun", whole.stem, "--quiet")
-    assert result.code == 1 and result.out.startswith(f"Run {whole.stem}. ")  # the stored one is made up
+    assert result.code == 1 and result.out.startswith(
+        f"Run {whole.stem}: another result. "
+    )  # the stored one is made up
     assert tree(results) == before
 
 

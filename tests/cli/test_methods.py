@@ -43,7 +43,7 @@ def test_an_own_row_is_compared_on_the_tables_seeds(cli, folder: Path) -> None:
     for more, seeds in (((), "0"), (("--seeds", "0-2"), "0 1 2"), (("--seeds", "2"), "2")):
         lines = csv.DictReader(cli(*asked, *more, "--format", "csv").out.splitlines())
         found = {line["row"]: (line["seeds"], line["n"], line["expected"]) for line in lines}
-        assert found.keys() == {"FedAvg", "FedAvg-FT", "Foo"}
+        assert found.keys() == {"FedAvg", "FedAvg-FT", "Foo", "Foo (global)"}
         assert set(found.values()) == {(seeds, str(len(seeds.split())), str(len(seeds.split())))}
     table = cli(*asked).out
     assert "Not shown: 4 stored run(s) of Foo, fedavg with other seeds than the table's (1, 2)." in table

@@ -436,7 +436,6 @@ WRITES = {
     "scores": ("scores", "-o", "out.csv"),
     "plot": ("plot", "tiny.toml", "--per-client", "-o", "out.csv"),
     "picture": ("data", "show", "tiny.toml", "shards", "-o", "out.svg"),
-    "split": ("data", "show", "tiny.toml", "shards", "--export", "out.json"),
 }
 
 
