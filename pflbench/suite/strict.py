@@ -111,8 +111,8 @@ def _problem(kind: str, value: Any, context: Mapping[str, Any], path: KeyPath) -
         texts = re.findall("'([^']*)'", context["expected"])
         near = difflib.get_close_matches(str(value), texts, n=1, cutoff=0.5) or texts
         return f"is none of {context['expected']}", line(f'"{near[0]}"' if near else context["expected"][0])
-    problem, example = _bound_problem(kind, value, context)
-    return problem, line(example)
+    problem, allowed = _bound_problem(kind, value, context)
+    return problem, line(allowed)
 
 
 def _header(names: Iterable[str]) -> str:

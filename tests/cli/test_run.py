@@ -164,7 +164,7 @@ def test_divergence_is_stored_shown_left_alone_and_retried(cli, folder: Path) ->
 
     report = cli("report", "-s", "tiny.toml", "--seeds", "0")
     said = " ".join(report.out.split())
-    assert report.code == 0 and "Failed: FedAvg × Shards, seed 0" in said and "diverged in round" in said
+    assert report.code == 0 and "Failed: fedavg (lr=1e+30) × Shards, seed 0: diverged in round" in said
     run = next(r for r in Store(folder / "results").list() if r.failure is not None)
     shown = cli("show", run.spec.id)
     assert shown.out.startswith(f"run {run.spec.id}: failed\nfailure: diverged")
