@@ -111,7 +111,7 @@ def test_sigterm_ends_the_round_and_the_same_command_goes_on(folder: Path) -> No
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 75 and "Stopped by SIGTERM." in err, (out, err)
-    assert not list((folder / "there").glob("*/*.*")) and len(log.read_text()) < updates
+    assert not list((folder / "there").glob("*/*.parquet")) and len(log.read_text()) < updates
     again = start(*ray, cwd=folder)
     out, err = again.communicate(timeout=240)
     assert again.returncode == 0 and "1 run finished, 0 failed." in out, (out, err)
