@@ -39,6 +39,10 @@ class _Stored(NamedTuple):
     asked: Requests
     column_keys: frozenset[ColumnKey]
 
+    def requests(self, ids: Iterable[str]) -> frozenset[Request]:
+        """All requests of runs with these ids."""
+        return frozenset[Request]().union(*(self.asked.get(id, ()) for id in ids))
+
 
 class Reported(NamedTuple):
     """The finished tables that are asked for, and the other tables that have results."""
@@ -185,18 +189,24 @@ def with_results(part: Selection, store: Store, own: UserSupplied) -> list[Expan
     for suite in _own_suites(store, own):
         with contextlib.suppress(UsageError):  # a file that is being written: asked for by name, it says what is wrong
             found += _of_any(suite, part, stored)
-    asked = frozenset[Request]().union(*(stored.asked.get(id, ()) for id in stored.specs))
+    return _users_first(found, store, stored)
+
+
+def _users_first(found: Iterable[Expansion], store: Store, stored: _Stored) -> list[Expansion]:
+    """Tables in order, those with a run of the user first.
+
+    One that builds on another paper's suite is left out unless it requested a run itself.
+    """
+    trained = {run.spec.id for run in store.list() if not run.shipped}
+    asked, of_trained = stored.requests(stored.specs), stored.requests(trained)
 
     def is_shown(table: Expansion) -> bool:
         other = table.extends is not None and _paper_folder(table.extends) != _paper_folder(table.path)
         return not other or requested(asked, table.suite, table.profile, table.path)
 
-    trained = {run.spec.id for run in store.list() if not run.shipped}
-    requests = frozenset[Request]().union(*(stored.asked.get(id, ()) for id in trained))
-
     def is_shipped(table: Expansion) -> bool:
         other = trained.isdisjoint(run.id for run in table.runs)
-        return other and not requested(requests, table.suite, table.profile, table.path)
+        return other and not requested(of_trained, table.suite, table.profile, table.path)
 
     return sorted(filter(is_shown, found), key=is_shipped)
 
