@@ -23,7 +23,7 @@ class Declared:
     Attributes:
         reference: `module:Class` or `file.py:Class`.
         node: The statement.
-        body: What it defines, by name: literals with their values, all else as None.
+        body: Its definitions by name: literals, the parameters of functions, all else as None.
     """
 
     reference: str
@@ -122,7 +122,7 @@ def _body(node: ast.ClassDef) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for item in node.body:
         if isinstance(item, ast.FunctionDef):
-            found[item.name] = None
+            found[item.name] = tuple(arg.arg for arg in (*item.args.args, *item.args.kwonlyargs))
         elif isinstance(item, ast.AnnAssign | ast.Assign) and item.value is not None:
             for target in [item.target] if isinstance(item, ast.AnnAssign) else item.targets:
                 if isinstance(target, ast.Name):

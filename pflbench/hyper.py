@@ -77,7 +77,7 @@ def check_method(cls: type) -> None:
     # A class without `@dataclass` is refused by `check_declared`.
     if not getattr(getattr(cls, "__dataclass_params__", None), "frozen", True):
         raise UsageError(f"{cls.__name__} is a dataclass without frozen=True: write @dataclass(frozen=True) above it.")
-    for name in ("client", "personalize"):
+    for name in ("client", "personal_model"):
         taken = inspect.signature(getattr(cls, name)).parameters
         others = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values())
         if not others and ("round" not in taken or taken["round"].kind is inspect.Parameter.POSITIONAL_ONLY):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -17,28 +18,26 @@ SHOWN: Final[tuple[Shown, ...]] = get_args(Shown)
 SCORED: Final[tuple[Stage, ...]] = get_args(Stage)
 """In the order in which a run's identity lists them."""
 RECORDED: Final = tuple(stage for stage in SHOWN if stage not in SCORED)
-"""Further results of a method's `personalize`, stored with the stage "personalized" (pFedMe's local model)."""
+"""Further results of a method's `personal_model`, stored with the stage "personalized" (pFedMe's local model)."""
 
 PREFERRED: Final[tuple[Shown, ...]] = ("finetuned", "personalized", "global", "stored", "sampled", "local")
 """A row that no suite names is shown at the first of these that it has, where the table does not show all."""
 
 _PROTOCOL = "pflbench.methods.base"
-_OVERRIDES = {"personalize": "personalizes", "local_model": "leaves"}
-_DECLARED = ("global_model", "personal", "personal_of", "personal_needs", "records")
+_DECLARED = ("global_model", "personal_of", "personal_needs", "records")
 
 
 @dataclass(frozen=True)
 class Stages:
     """Overrides and declarations that decide a method's stages.
 
-    `personalizes`: it overrides `personalize`; `leaves`: it overrides `local_model`. `methods.base.Method` explains
-    the rest.
+    `personalizes`: it overrides `personal_model`; `leaves`: its `personal_model` takes an `upload`. `methods.base`
+    explains the rest.
     """
 
     global_model: Literal["trained", "start", "initial", "none"] = "trained"
     personalizes: bool = False
     leaves: bool = False
-    personal: Literal["server", "local"] = "server"
     personal_of: Literal["everyone", "training"] = "everyone"
     personal_needs: str | None = None
     records: tuple[str, ...] = ()
@@ -64,27 +63,40 @@ class Stages:
         return tuple(stage for stage in SHOWN if stage in found)
 
     def _made(self, hyper: Mapping[str, Any], moment: str) -> bool:
-        """True if something makes personal models: a round's training, or `personalize` with what it needs."""
-        if moment == "before-aggregation" and self.personal == "local":
-            return self.leaves
+        """True if something makes personal models: a round's training, or `personal_model` with what it needs."""
+        if moment == "before-aggregation" and self.local:
+            return True
         return self.personalizes and self.adapts(hyper)
 
+    @property
+    def local(self) -> bool:
+        """True if local updates make the personal models, so that they exist before aggregation."""
+        return self.leaves and self.personal_of == "training"
+
     def adapts(self, hyper: Mapping[str, Any]) -> bool:
-        """True if `personalize` has a value (not None, nor False) for the hyperparameter that it needs, if any."""
+        """True if `personal_model` has a value (not None, nor False) for the hyperparameter that it needs, if any."""
         value = self.personal_needs is None or hyper.get(self.personal_needs)
         return value is not None and value is not False
 
     def below(self, body: Mapping[str, Any]) -> Stages:
-        """Stages of a class derived from one of these; `body`: its definitions (None: not a literal)."""
-        changes: dict[str, Any] = {field: True for name, field in _OVERRIDES.items() if name in body}
-        if "personalize" in body:  # what the base declares is about another `personalize`
-            changes |= {"personal_needs": None, "records": ()}
+        """Stages of a class derived from one of these, from its definitions as `Declared.body` has them."""
+        changes: dict[str, Any] = {}
+        if "personal_model" in body:  # what the base declares is about another one
+            leaves = "upload" in body["personal_model"]
+            changes = {"personalizes": True, "leaves": leaves, "personal_needs": None, "records": ()}
         return replace(self, **changes | {name: body[name] for name in _DECLARED if body.get(name) is not None})
 
 
 def of_class(method: type) -> Stages:
     """The stages of a method's class."""
-    own = (vars(one) for one in reversed(method.__mro__) if one.__module__ != _PROTOCOL)
+    own = (
+        {
+            name: inspect.signature(value).parameters if inspect.isfunction(value) else value
+            for name, value in vars(one).items()
+        }
+        for one in reversed(method.__mro__)
+        if one.__module__ not in (_PROTOCOL, "builtins")
+    )
     return reduce(Stages.below, own, Stages())
 
 

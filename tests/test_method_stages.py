@@ -71,17 +71,17 @@ class Mine({base}):
     lr: float = 0.1
 {body}
 """
-PERSONALIZES = "    def personalize(self, f, server, state, *batches, round): ..."
+PERSONALIZES = "    def personal_model(self, f, server, state, *batches, round): ..."
 
 
 @pytest.mark.parametrize(
     ("base", "module", "body", "expected"),
     [
         ("Method", "base", "", {"global", "finetuned"}),
-        ("Method[int, int, int]", "base", PERSONALIZES, {"global", "finetuned", "personalized"}),
+        ("Method", "base", PERSONALIZES, {"global", "finetuned", "personalized"}),
         ("FedAvg", "fedavg", "", {"global", "finetuned", "stored", "sampled"}),
-        # What is said of the class's own `personalize` says nothing of another one.
-        ("FedAvg", "fedavg", PERSONALIZES, {"global", "finetuned", "personalized", "stored", "sampled"}),
+        # What is said of the class's own `personal_model` says nothing of another one.
+        ("FedAvg", "fedavg", PERSONALIZES, {"global", "finetuned", "personalized"}),
         ("PersonalHead", "fedper", "", {"personalized", "finetuned", "stored", "sampled"}),
         ("PersonalHead", "fedper", '    global_model = "trained"', set(SHOWN) - {"local"}),
         ("Local", "local", '    global_model: str = "start"', set(SHOWN) - {"global", "local"}),

@@ -182,7 +182,7 @@ def _key(value: Any) -> Hashable:
 class Costs:
     """The costs of a method's local updates, counted once for each kind of them. `batch`: the runs' batch size."""
 
-    method: Method[Any, Any, Any]
+    method: Method
     task: Task
     batch: int
     _known: dict[Hashable, Numbers | None] = field(default_factory=dict)

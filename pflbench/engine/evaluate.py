@@ -25,7 +25,6 @@ from pflbench.typing import Params
 from pflbench.vector import replace
 
 Tree = Any
-AnyMethod = Method[Any, Any, Any]
 Left = Mapping[Owner, tuple[Tree, Tree]]
 Scored = Iterator[tuple[int, list[Score]]]
 """Scores of runs, each with the run's index in its group; a run may come several times."""
@@ -69,9 +68,7 @@ def score(f: Objective, w: Params, query: Batches) -> Hits:
     return tally._replace(batch_accuracy=tally.batch_accuracy / used)
 
 
-def curve(
-    method: AnyMethod, scoring: Scoring, f: Objective, server: Tree, *taken: Batches
-) -> tuple[Hits, Params, Params]:
+def curve(method: Method, scoring: Scoring, f: Objective, server: Tree, *taken: Batches) -> tuple[Hits, Params, Params]:
     """The deployed model's score and, with a fine-tuning protocol, the score after each update; then both models.
 
     `taken`: one pass over the support (for `deploy`), the fine-tuning minibatches, the query batches.
@@ -88,7 +85,7 @@ def curve(
     return Hits(*[torch.stack(values) for values in zip(*points, strict=True)]), deployed, w
 
 
-def seen(method: AnyMethod, query: Batches, last: Batch | None) -> Batches:
+def seen(method: Method, query: Batches, last: Batch | None) -> Batches:
     """The query as a model is given it that was fine-tuned on `last` (see `Method.predicting`)."""
     return tuple(method.predicting(b, last) for b in query)
 
@@ -102,7 +99,7 @@ def tuned(f: Objective, w: Params, b: Batch, lr: float, part: str | None) -> Par
 
 
 def evaluate(
-    method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int, kept: Kept | None = None
+    method: Method, runs: Mapping[int, Run], clients: ClientMap, round: int, kept: Kept | None = None
 ) -> Scored:
     """Score runs of a group after so many rounds; `kept` takes the models.
 
@@ -132,13 +129,13 @@ def _scored(runs: Mapping[int, Run]) -> list[Owner]:
     return [(index, client) for index, run in runs.items() for client in run.scored]
 
 
-def before_aggregation(method: AnyMethod, scoring: Scoring) -> bool:
+def before_aggregation(method: Method, scoring: Scoring) -> bool:
     """True if personalized models are scored as training leaves them, before the server aggregates."""
-    return "personalized" in scoring.stages and scoring.moment == "before-aggregation" and method.personal == "local"
+    return "personalized" in scoring.stages and scoring.moment == "before-aggregation" and of_class(type(method)).local
 
 
 def personal(
-    method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int, left: Left, kept: Kept | None = None
+    method: Method, runs: Mapping[int, Run], clients: ClientMap, round: int, left: Left, kept: Kept | None = None
 ) -> Scored:
     """Score the personal models of these clients, by (run, client): on their query rows, at each of their stages.
 
@@ -157,10 +154,8 @@ def personal(
         (state, sent, key), (*adapting, query, seen) = own, taken
         now = Watched(round - 1, key, asked)
         fed = keyed(adapting, key, clients.data.task)
-        if fresh:
-            made = returned.models(method.personalize(f, server, state, *fed, round=now), "personalize()")
-        else:
-            made = returned.models(method.local_model(sent, state), "local_model()")
+        how = {} if fresh else {"upload": sent}
+        made = returned.models(method.personal_model(f, server, state, *fed, round=now, **how), "personal_model()")
         tallies = {stage: score(f, w, query) for stage, w in made.items()}
         return tallies, _means(f, made["personalized"], seen), made if kept else {}
 
@@ -237,7 +232,7 @@ def _left_behind(runs: Mapping[int, Run], clients: ClientMap, round: int, kept: 
 
 
 def _deployed(
-    method: AnyMethod,
+    method: Method,
     runs: Mapping[int, Run],
     clients: ClientMap,
     round: int,
@@ -270,7 +265,7 @@ def _deployed(
         _keep(kept, index, client, models)
 
 
-def _keep_deployed(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, kept: Kept) -> None:
+def _keep_deployed(method: Method, runs: Mapping[int, Run], clients: ClientMap, kept: Kept) -> None:
     """Keep the global models of a suite that scores none, if the method has any."""
     if of_class(type(method)).global_model != "trained":
         return
@@ -288,9 +283,7 @@ def _keep_deployed(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMa
             kept(index, "global", client, w)
 
 
-def _on_test_rows(
-    method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int, kept: Kept | None
-) -> Scored:
+def _on_test_rows(method: Method, runs: Mapping[int, Run], clients: ClientMap, round: int, kept: Kept | None) -> Scored:
     """The global model on the federation's test rows, as client -1."""
     items = [Item(index, (), (pieces(run.federation.test),)) for index, run in runs.items()]
     servers = {index: run.server for index, run in runs.items()}

@@ -94,7 +94,7 @@ def model(made: Any, function: str) -> Params:
 
 
 def models(made: Any, function: str) -> dict[str, Params]:
-    """Result of `personalize` or `local_model`, checked: models by stage; a lone model is "personalized"."""
+    """Result of `personal_model`, checked: models by stage; a lone model is "personalized"."""
     if not isinstance(made, dict):
         return {"personalized": model(made, function)}
     if "personalized" not in made:

@@ -21,7 +21,7 @@ from pflbench.engine.client_map import PORTION, ClientMap, Data, Execution, Item
 from pflbench.engine.costs import Costs
 from pflbench.engine.evaluate import Kept, before_aggregation, evaluate, leaves_models, personal
 from pflbench.engine.memory import Room, trim
-from pflbench.engine.objective import Task
+from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.run import Initial, Run, arrived, coin, sample_cohort, weights
 from pflbench.engine.stack import MOST_PADDING
 from pflbench.engine.states import owned_copy
@@ -92,7 +92,7 @@ class Simulation:
         self,
         specs: Sequence[RunSpec],
         federations: Sequence[Federation],
-        method: Method[Any, Any, Any],
+        method: Method,
         network: Network,
         setup: Setup | None = None,
     ):
@@ -167,8 +167,9 @@ class Simulation:
         """Keep a client's new state, and its local model where that is scored."""
         run.states[client] = state
         if leaves_models(run.spec.scoring):
-            made = self.method.local_model(sent, state)
-            run.left[client] = owned_copy(returned.models(made, "local_model()")["personalized"])
+            f = LoopObjective(self.clients.data.task)
+            made = self.method.personal_model(f, run.server, state, round=Round(self.rounds), upload=sent)
+            run.left[client] = owned_copy(returned.models(made, "personal_model()")["personalized"])
 
     def count(self) -> list[Mapping[str, float]]:
         """The costs of all rounds, as `RunOutcome.costs`, without training or scoring."""
@@ -318,7 +319,7 @@ def _client_map(network: Network, federations: Sequence[Federation], spec: RunSp
 def _start(
     spec: RunSpec,
     federation: Federation,
-    method: Method[Any, Any, Any],
+    method: Method,
     network: Network,
     device: torch.device,
 ) -> Run:
@@ -346,7 +347,7 @@ def _stacked(trees: list[Tree], clients: ClientMap) -> Tree:
     return pytree.tree_unflatten(stacks, spec)
 
 
-def _aggregate(run: Run, uploads: Tree, share: Tensor, method: Method[Any, Any, Any], now: Round) -> None:
+def _aggregate(run: Run, uploads: Tree, share: Tensor, method: Method, now: Round) -> None:
     if type(method).server is Method.server:
         returned.check_averaged(uploads, run.server)
     server = returned.state(method.server(run.server, uploads, share, now), "the server's state", "server()")

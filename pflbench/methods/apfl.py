@@ -118,12 +118,10 @@ class APFL(LocalSGD, PrivateStart, Method[Params, State, Params]):
     def server(self, server: Params, uploads: Float[Tensor, "cohort params"], n: Weights, round: Round) -> Params:
         return uploads.mean(0)
 
-    def local_model(self, upload: Params, state: State) -> Params:
-        """The mixture of both models as the client's last local update left them."""
-        return self.mixture(state, upload)
-
-    def personalize(self, f: Objective, server: Params, state: State, *batches: Batches, round: Round) -> Params:
+    def personal_model(self, f, server, state, *batches, round, upload=None):
         """The mixture of the client's model and the new global one."""
+        if upload is not None:
+            return self.mixture(state, upload)
         return self.mixture(state, server)
 
     def mixture(self, state: State, w: Params) -> Params:

@@ -66,10 +66,9 @@ class APFLApart(LocalSGD, Method[Params, Own, Params], epochs=1):
         (w, _), (v, _), alpha = steps(step, start, *batches)
         return w, Own(torch.lerp(w, v, alpha), alpha)
 
-    def local_model(self, upload: Params, state: Own) -> Params:
-        return state.model
-
-    def personalize(self, f: Objective, server: Params, state: Own, *batches: Batches, round: Round) -> Params:
+    def personal_model(self, f, server, state, *batches, round, upload=None):
+        if upload is not None:
+            return state.model
         return state.model
 
     def diagnose(self, state: Own) -> dict[str, Scalar]:

@@ -56,7 +56,6 @@ class CAFeMe(LocalSteps, TwoRates, LocalAdam, Method[Params, State, Params], inn
     """
 
     version: ClassVar[int] = 1
-    meta_learned = True
     outer_batches: int = hyper(6, "Minibatches in the outer batch.", least=1)
     order: Literal["first", "exact"] = hyper("first", "Meta-gradient: first order (authors' code) or exact.")
     modulation: Literal["c0", "c1", "c2"] = hyper("c1", "c1: a·sigmoid(z) (the paper's Eq. 4.4); c0: a + z; c2: FiLM.")

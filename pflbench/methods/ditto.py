@@ -80,9 +80,6 @@ class Ditto(
         w, adam = descend_on(f.grad, (server, self.begun(by, server, state.adam)), shared, by)
         return w, DittoClient(personal, self.kept(adam), self._sent(w))
 
-    def local_model(self, upload: Params, state: DittoClient) -> Params:
-        return state.personal
-
     def by(self) -> Optimizer:
         """The global part's optimizer."""
         return Adam(self.lr) if self.optimizer is None else SGD(self.lr)
@@ -90,5 +87,7 @@ class Ditto(
     def _sent(self, w: Params) -> Params | Empty:
         return w if self.anchor == "stale" else ()
 
-    def personalize(self, f: Objective, server: Params, state: DittoClient, *batches: Batches, round: Round) -> Params:
+    def personal_model(self, f, server, state, *batches, round, upload=None):
+        if upload is not None:
+            return state.personal
         return state.personal

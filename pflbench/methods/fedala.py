@@ -95,5 +95,5 @@ class FedALA(LocalSGD, Method[Params, Own, Params], epochs=1):
     def personal_draws(self) -> tuple[Draw, ...]:
         return (Draw(epochs=1, batch=self.batch, part=self.share),)
 
-    def personalize(self, f: Objective, server: Params, state: Own, *batches: Batches, round: Round) -> Params:
+    def personal_model(self, f, server, state, *batches, round):
         return self.mixed(f, server, state, *batches)[0]

@@ -36,7 +36,6 @@ class FedAMP(LocalSGD, Method[Stack, Params, Params]):
     version: ClassVar[int] = 1
     joins = "everyone"
     commits = "trained"
-    personal = "local"
     personal_of = "training"
     global_model = "none"
     alpha: float = hyper(5e-3, "Step size of the mixture.", above=0)
@@ -75,8 +74,7 @@ class FedAMP(LocalSGD, Method[Stack, Params, Params]):
         """The models as they came."""
         return server.replaced(uploads)
 
-    def local_model(self, upload: Params, state: Params) -> Params:
-        return state
-
-    def personalize(self, f: Objective, server: Stack, state: Params, *batches: Batches, round: Round) -> Params:
+    def personal_model(self, f, server, state, *batches, round, upload=None):
+        if upload is not None:
+            return state
         return state

@@ -50,11 +50,10 @@ class FedAvg(LocalEpochs, SGDOptions, Method[Params, Empty, Params]):
     def local_optimizer(self, lr: float) -> Optimizer:
         return self.sgd_or_adam(self.optimizer, lr)
 
-    def local_model(self, upload: Params, state: Empty) -> Params:
-        return upload
-
     def personal_draws(self) -> tuple[Draw, ...]:
         return () if self.personal_epochs is None else (Draw(epochs=self.personal_epochs, batch=self.batch),)
 
-    def personalize(self, f: Objective, server: Params, state: Empty, *batches: Batches, round: Round) -> Params:
+    def personal_model(self, f, server, state, *batches, round, upload=None):
+        if upload is not None:
+            return upload
         return self.sgd(f, server, *batches, lr=self.lr if self.personal_lr is None else self.personal_lr)

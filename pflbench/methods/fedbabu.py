@@ -50,6 +50,6 @@ class FedBABU(LocalSGD, Adapted, PersonalRate, Method[Params, Empty, Params], ep
     def server(self, server: Params, uploads: Float[Tensor, "cohort params"], n: Weights, round: Round) -> Params:
         return mean(uploads, n) if self.train_head else server + mean(uploads, n)
 
-    def personalize(self, f: Objective, server: Params, state: Empty, *batches: Batches, round: Round) -> Params:
+    def personal_model(self, f, server, state, *batches, round):
         """The global model after epochs of the client's own SGD on all of it."""
         return self.sgd(f, server, *batches, lr=self.personal_rate(self.lr))

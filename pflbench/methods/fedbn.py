@@ -33,7 +33,6 @@ class FedBN(LocalSGD, Method[Params, Params, Params], epochs=1):
 
     version: ClassVar[int] = 1
     commits = "trained"
-    personal = "local"
     personal_of = "training"
     global_model = "start"
 
@@ -60,8 +59,7 @@ class FedBN(LocalSGD, Method[Params, Params, Params], epochs=1):
         w = self.sgd(f, self.own(f, server, state), *batches, lr=self.lr)
         return self.own(f, w, server), w
 
-    def local_model(self, upload: Params, state: Params) -> Params:
-        return state
-
-    def personalize(self, f: Objective, server: Params, state: Params, *batches: Batches, round: Round) -> Params:
+    def personal_model(self, f, server, state, *batches, round, upload=None):
+        if upload is not None:
+            return state
         return self.own(f, server, state)

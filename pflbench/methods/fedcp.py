@@ -64,7 +64,7 @@ class FedCP(LocalSGD, Method[Part, Head, Part]):
 
     def client(self, f: Objective, server: Part, state: Head, *batches: Batches, round: Round) -> tuple[Part, Head]:
         base, policy, head = f.part("base"), f.part("policy"), f.part("head")
-        start = self.personalize(f, server, state, round=round)
+        start = self.personal_model(f, server, state, round=round)
         decay, still = f.decay(self.weight_decay, start), torch.zeros_like(start[policy.stop : head.start])
 
         def grad(w: Params, b: Batch) -> Params:
@@ -82,7 +82,7 @@ class FedCP(LocalSGD, Method[Part, Head, Part]):
         heads = (w[head] + start[f.part("received")]) / 2
         return torch.cat([w[: policy.stop], heads]), w[head]
 
-    def personalize(self, f: Objective, server: Part, state: Head, *batches: Batches, round: Round) -> Params:
+    def personal_model(self, f, server, state, *batches, round):
         direction = F.normalize(matrix(state, f.classes).sum(0), dim=0)
         return torch.cat([server, direction, state])
 

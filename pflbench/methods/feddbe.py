@@ -119,7 +119,7 @@ class FedDBE(LocalSGD, Method[Consensus, Features, Sent]):
     def deploy(self, f: Objective, server: Consensus, support: Batches) -> Params:
         return server.w
 
-    def personalize(self, f: Objective, server: Consensus, state: Features, *batches: Batches, round: Round) -> Params:
+    def personal_model(self, f, server, state, *batches, round):
         return shifted(server.w, state, f.classes)
 
 

@@ -33,7 +33,6 @@ class FedDistill(LocalSGD, Method[ClassMeans, Params, ClassMeans]):
 
     version: ClassVar[int] = 1
     commits = "trained"
-    personal = "local"
     personal_of = "training"
     global_model = "none"
     lam: float = hyper(1.0, "Weight of the term that pulls toward the mean logits.", least=0)
@@ -75,8 +74,7 @@ class FedDistill(LocalSGD, Method[ClassMeans, Params, ClassMeans]):
     def server(self, server: ClassMeans, uploads: ClassMeans, n: Weights, round: Round) -> ClassMeans:
         return pooled(server, uploads)
 
-    def local_model(self, upload: ClassMeans, state: Params) -> Params:
-        return state
-
-    def personalize(self, f: Objective, server: ClassMeans, state: Params, *batches: Batches, round: Round) -> Params:
+    def personal_model(self, f, server, state, *batches, round, upload=None):
+        if upload is not None:
+            return state
         return state

@@ -62,21 +62,20 @@ class FedEC(LocalEpochs, TwoRates, SGDOptions, Method[Params, State, Params], ep
         self, f: Objective, server: Params, state: State, *batches: Batches, round: Round
     ) -> tuple[Params, State]:
         """One inner update of the server's model; the result is sent, and is the new memory."""
-        theta = self.personalize(f, server, state, *batches, round=round)
+        theta = self.personal_model(f, server, state, *batches, round=round)
         return theta, () if self.constraint == "none" else Memory(theta, theta.new_ones(()))
 
     def server(self, server: Params, uploads: Float[Tensor, "cohort params"], n: Weights, round: Round) -> Params:
         # Eq. 8: phi <- phi + eps_out (mean of the uploads - phi)
         return toward(server, uploads, self.outer_lr)
 
-    def local_model(self, upload: Params, state: State) -> Params:
-        return upload
-
     def personal_draws(self) -> tuple[Draw, ...]:
         return (self.drawn(),)
 
-    def personalize(self, f: Objective, server: Params, state: State, *batches: Batches, round: Round) -> Params:
+    def personal_model(self, f, server, state, *batches, round, upload=None):
         """The server's model after one inner update under the client's constraint."""
+        if upload is not None:
+            return upload
         return self.sgd(f, server, *batches, lr=self.inner_lr, grad=self._gradient(f, state))
 
     def _gradient(self, f: Objective, state: State) -> Callable[[Params, Batch], Params]:

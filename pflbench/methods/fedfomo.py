@@ -47,7 +47,6 @@ class FedFomo(LocalSGD, Method[Stack, Trained, Params]):
     version: ClassVar[int] = 1
     joins = "everyone"
     commits = "trained"
-    personal = "local"
     personal_of = "training"
     global_model = "none"
     validation: float = hyper(0.2, "Share of a client's data that is for validation, its last.", above=0, below=1)
@@ -78,10 +77,9 @@ class FedFomo(LocalSGD, Method[Stack, Trained, Params]):
         """The models as they came."""
         return server.replaced(uploads)
 
-    def local_model(self, upload: Params, state: Trained) -> Params:
-        return state.w
-
-    def personalize(self, f: Objective, server: Stack, state: Trained, *batches: Batches, round: Round) -> Params:
+    def personal_model(self, f, server, state, *batches, round, upload=None):
+        if upload is not None:
+            return state.w
         return state.w
 
 

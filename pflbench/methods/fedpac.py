@@ -125,7 +125,7 @@ class FedPAC(BaseEpochs, LocalRate, SGDOptions, Method[Shared, Tensor, Sent], ba
     def deploy(self, f: Objective, server: Shared, support: Batches) -> Params:
         return server.w
 
-    def personalize(self, f: Objective, server: Shared, state: Tensor, *batches: Batches, round: Round) -> Params:
+    def personal_model(self, f, server, state, *batches, round):
         return torch.cat([server.w[f.part("base")], combined(server.heads, state)])
 
 

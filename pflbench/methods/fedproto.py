@@ -73,7 +73,7 @@ class FedProto(LocalSGD, Method[ClassMeans, Params, ClassMeans]):
     def server(self, server: ClassMeans, uploads: ClassMeans, n: Weights, round: Round) -> ClassMeans:
         return pooled(server, uploads)
 
-    def personalize(self, f: Objective, server: ClassMeans, state: Params, *batches: Batches, round: Round) -> Params:
+    def personal_model(self, f, server, state, *batches, round):
         return torch.cat([state[f.part("base")], nearest(server)])
 
 

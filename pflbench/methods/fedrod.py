@@ -40,7 +40,6 @@ class FedRoD(LocalSGD, Method[Params, Head, Params]):
 
     version: ClassVar[int] = 1
     commits = "trained"
-    personal = "local"
     personal_of = "training"
     needs_features = True
 
@@ -72,10 +71,9 @@ class FedRoD(LocalSGD, Method[Params, Head, Params]):
         (w, _), (own, _) = steps(step, ((server, by.init(server)), (state, by.init(state))), passes)
         return w, own
 
-    def local_model(self, upload: Params, state: Head) -> Params:
-        return with_head(upload, state)
-
-    def personalize(self, f: Objective, server: Params, state: Head, *batches: Batches, round: Round) -> Params:
+    def personal_model(self, f, server, state, *batches, round, upload=None):
+        if upload is not None:
+            return with_head(upload, state)
         return with_head(server, state)
 
 

@@ -29,7 +29,6 @@ class FOMaml(EpochsOrSteps, TwoRates, Method[Params, Empty, Params], outer_lr=0.
     """Clients send the gradient at the model they adapted; the server descends along the mean."""
 
     version: ClassVar[int] = 1
-    meta_learned = True
 
     def draws(self, round: Round) -> tuple[Draw, ...]:
         """The adaptation's minibatches, and the whole support."""
@@ -40,7 +39,7 @@ class FOMaml(EpochsOrSteps, TwoRates, Method[Params, Empty, Params], outer_lr=0.
     ) -> tuple[Params, Empty]:
         """The whole support's gradient at the adapted model."""
         for_adapting, (whole,) = batches
-        adapted = self.personalize(f, server, state, for_adapting, round=round)
+        adapted = self.personal_model(f, server, state, for_adapting, round=round)
         return f.grad(adapted, whole), state
 
     def server(self, server: Params, uploads: Float[Tensor, "cohort params"], n: Weights, round: Round) -> Params:
@@ -51,6 +50,6 @@ class FOMaml(EpochsOrSteps, TwoRates, Method[Params, Empty, Params], outer_lr=0.
         """Minibatches of the adaptation; default: 1 epoch."""
         return (self.inner(1),)
 
-    def personalize(self, f: Objective, server: Params, state: Empty, *batches: Batches, round: Round) -> Params:
+    def personal_model(self, f, server, state, *batches, round):
         """The server's model after the adaptation."""
         return descend(f.grad, server, batches[0], SGD(self.inner_lr))

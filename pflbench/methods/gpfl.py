@@ -50,7 +50,7 @@ from pflbench.methods.local_sgd import LocalSGD
 from pflbench.methods.loops import row_mean
 from pflbench.models.network import Network
 from pflbench.models.valve import with_valve
-from pflbench.typing import Float, Params, Part, Rows, Scalar, Tensor
+from pflbench.typing import Float, Part, Rows, Scalar, Tensor
 from pflbench.vector import replace
 
 Embeddings = Float[Tensor, "classes width"]
@@ -130,7 +130,7 @@ class GPFL(LocalSGD, Method[Shared, Own, Shared]):
         distance: Tensor = torch.linalg.vector_norm(off)
         return guided + self.lam * distance
 
-    def personalize(self, f: Objective, server: Shared, state: Own, *batches: Batches, round: Round) -> Params:
+    def personal_model(self, f, server, state, *batches, round):
         return torch.cat([server.modules, state.personal, state.head])
 
 

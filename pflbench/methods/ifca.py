@@ -113,7 +113,7 @@ class IFCA(LocalSGD, Method[Clusters, Empty, IFCAUpload]):
         """The cluster that fits this client's support best."""
         return pick(server, self.choose(f, server, support))
 
-    def personalize(self, f: Objective, server: Clusters, state: Empty, *batches: Batches, round: Round) -> Params:
+    def personal_model(self, f, server, state, *batches, round):
         """The cluster that fits this client best: to have its own is what IFCA is for (pFedVEM's tables show it)."""
         return self.deploy(f, server, *batches)
 

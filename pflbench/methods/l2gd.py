@@ -41,7 +41,6 @@ class L2GD(LocalEpochs, Pull, SGDOptions, Method[L2GDServer, Params, Params], la
     version: ClassVar[int] = 1
     joins = "everyone"
     commits = "trained"
-    personal = "local"
     personal_of = "training"
     p: float = hyper(0.9, "Probability that a round averages; the rate is a / (N (1 - p)).", least=0, below=1)
     a: float = hyper(
@@ -88,8 +87,7 @@ class L2GD(LocalEpochs, Pull, SGDOptions, Method[L2GDServer, Params, Params], la
     def deploy(self, f: Objective, server: L2GDServer, support: Batches) -> Params:
         return server.mean
 
-    def local_model(self, upload: Params, state: Params) -> Params:
-        return state
-
-    def personalize(self, f: Objective, server: L2GDServer, state: Params, *batches: Batches, round: Round) -> Params:
+    def personal_model(self, f, server, state, *batches, round, upload=None):
+        if upload is not None:
+            return state
         return state

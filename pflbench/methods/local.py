@@ -44,7 +44,6 @@ class Local(LocalSGD, Method[Params, Own, Scalar], epochs=20):
 
     version: ClassVar[int] = 1
     commits = "trained"
-    personal = "local"
     global_model = "initial"
     personal_of = "training"
     optimizer: Literal["sgd", "adam"] = hyper(
@@ -83,8 +82,7 @@ class Local(LocalSGD, Method[Params, Own, Scalar], epochs=20):
     def local_optimizer(self, lr: float) -> Optimizer:
         return self.sgd_or_adam(self.optimizer, lr)
 
-    def local_model(self, upload: Scalar, state: Own) -> Params:
-        return state if isinstance(state, Tensor) else state.w
-
-    def personalize(self, f: Objective, server: Params, state: Own, *batches: Batches, round: Round) -> Params:
+    def personal_model(self, f, server, state, *batches, round, upload=None):
+        if upload is not None:
+            return state if isinstance(state, Tensor) else state.w
         return state if isinstance(state, Tensor) else state.w

@@ -64,7 +64,6 @@ class PartlyShared(LocalRate, SGDOptions, PrivateStart, Method[Params, Private, 
     """
 
     commits = "trained"
-    personal = "local"
     global_model = "start"
     personal_of = "training"
 
@@ -110,11 +109,9 @@ class PartlyShared(LocalRate, SGDOptions, PrivateStart, Method[Params, Private, 
         size = len(sent)
         return self.whole(sent, server[size:] if self.shared_first else server[:-size])
 
-    def local_model(self, upload: Sent, state: Private) -> Params:
-        """Both parts as the client's last local update left them (the released FedRep code's test until 2022-03)."""
-        return self.whole(upload, state) if isinstance(state, Tensor) else upload
-
-    def personalize(self, f: Objective, server: Params, state: Private, *batches: Batches, round: Round) -> Params:
+    def personal_model(self, f, server, state, *batches, round, upload=None):
         """The client's private part with the server's shared one."""
+        if upload is not None:
+            return self.whole(upload, state) if isinstance(state, Tensor) else upload
         where = self.shared(f)
         return self.whole(server[where], own(state, self.private(server, where)))

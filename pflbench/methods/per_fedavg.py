@@ -32,7 +32,6 @@ class PerFedAvg(LocalSteps, TwoRates, Adapted, Method[Params, Empty, Params], in
     """
 
     version: ClassVar[int] = 1
-    meta_learned = True
     personal_needs = "personal_epochs"
     order: Literal["hf", "first", "exact"] = hyper("hf", "Hessian term: central difference, none, or exact.")
     delta: float = hyper(1e-3, "Step of the central difference.", above=0)
@@ -53,7 +52,7 @@ class PerFedAvg(LocalSteps, TwoRates, Adapted, Method[Params, Empty, Params], in
 
         return steps(meta, server, stream[0::4], stream[1::4], stream[2::4]), state
 
-    def personalize(self, f: Objective, server: Params, state: Empty, *batches: Batches, round: Round) -> Params:
+    def personal_model(self, f, server, state, *batches, round):
         """Plain SGD from the global model."""
         return descend(f.grad, server, batches[0], SGD(self.inner_lr))
 

@@ -60,7 +60,6 @@ class PerFedAvgSplit(
     """
 
     version: ClassVar[int] = 1
-    meta_learned = True
     personal_needs = "personal_epochs"
     share: float = hyper(0.8, "Share of a minibatch's rows that are support, rounded down.", above=0, below=1)
     personal_steps: int | None = hyper(
@@ -82,15 +81,13 @@ class PerFedAvgSplit(
         supports = tuple(support for support, _ in parts)
         return steps(meta, (server, by.init(server)), supports, [query for _, query in parts])[0], state
 
-    def local_model(self, upload: Params, state: Empty) -> Params:
-        """The model that was sent, not adapted."""
-        return upload
-
     def personal_draws(self) -> tuple[Draw, ...]:
         if self.personal_steps is None:
             return super().personal_draws()
         return (Draw(steps=self.personal_steps, in_passes=True),)
 
-    def personalize(self, f: Objective, server: Params, state: Empty, *batches: Batches, round: Round) -> Params:
+    def personal_model(self, f, server, state, *batches, round, upload=None):
         """The server's model after plain SGD on whole minibatches."""
+        if upload is not None:
+            return upload
         return descend(f.grad, server, batches[0], SGD(self.personal_rate(self.inner_lr)))

@@ -71,7 +71,6 @@ class PFedBayes(
 
     version: ClassVar[int] = 1
     commits = "trained"
-    personal = "local"
     personal_of = "training"
     persistent: bool = hyper(True, "Whether clients keep q and Adam's states between local updates.")
 
@@ -122,10 +121,7 @@ class PFedBayes(
     def deploy(self, f: Objective, server: Gaussian, support: Batches) -> Params:
         return server.mean
 
-    def local_model(self, upload: Gaussian, state: PFedBayesClient) -> Params:
-        return state.q.mean
-
-    def personalize(
-        self, f: Objective, server: Gaussian, state: PFedBayesClient, *batches: Batches, round: Round
-    ) -> Params:
+    def personal_model(self, f, server, state, *batches, round, upload=None):
+        if upload is not None:
+            return state.q.mean
         return state.q.mean

@@ -42,7 +42,7 @@ class PFedMe(StepsOrPasses, LocalRate, Pull, OwnBatch, Method[Params, Empty, PFe
     """
 
     version: ClassVar[int] = 1
-    personal = "local"
+    personal_of = "training"
     personal_needs = "adapt"
     records = ("local",)
     inner_steps: int = hyper(5, "Gradient steps K on the personal model in each local one, on its minibatch.", least=0)
@@ -81,15 +81,12 @@ class PFedMe(StepsOrPasses, LocalRate, Pull, OwnBatch, Method[Params, Empty, PFe
         w = mean(uploads.model, n)
         return w if self.beta is None else torch.lerp(server, w, self.beta)
 
-    def local_model(self, upload: PFedMeUpload, state: Empty) -> dict[str, Params]:
-        return {"personalized": upload.personal, "local": upload.model}
-
     def personal_draws(self) -> tuple[Draw, ...]:
         """Minibatches of a local update."""
         return (self.amount(self.batch, in_passes=bool(self.epochwise)),)
 
-    def personalize(
-        self, f: Objective, server: Params, state: Empty, *batches: Batches, round: Round
-    ) -> dict[str, Params]:
+    def personal_model(self, f, server, state, *batches, round, upload=None):
         """The personal and the local model that one more local update makes."""
-        return self.local_model(*self.client(f, server, state, *batches, round=round))
+        if upload is None:
+            upload, _ = self.client(f, server, state, *batches, round=round)
+        return {"personalized": upload.personal, "local": upload.model}

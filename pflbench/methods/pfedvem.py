@@ -77,7 +77,6 @@ class PFedVEM(HeadApart, BaseEpochs, PosteriorScale, Method[Params, PFedVEMClien
 
     version: ClassVar[int] = 1
     commits = "trained"
-    personal = "local"
     personal_of = "training"
     needs_features = True
     momentum: float | None = hyper(0.9, "Momentum of the local SGD, fresh in each update; none: without.", least=0)
@@ -139,14 +138,10 @@ class PFedVEM(HeadApart, BaseEpochs, PosteriorScale, Method[Params, PFedVEMClien
         """The base by the clients' weights, w by their confidence."""
         return torch.cat([mean(uploads.base, n), mean(uploads.mean, uploads.tau / uploads.tau.sum())])
 
-    def local_model(self, upload: PFedVEMUpload, state: PFedVEMClient) -> Params:
-        """The posterior's mean on the base that the client trained."""
-        return torch.cat([upload.base, state.posterior.mean])
-
-    def personalize(
-        self, f: Objective, server: Params, state: PFedVEMClient, *batches: Batches, round: Round
-    ) -> Params:
+    def personal_model(self, f, server, state, *batches, round, upload=None):
         """The posterior's mean on the server's base."""
+        if upload is not None:
+            return torch.cat([upload.base, state.posterior.mean])
         return torch.cat([server[f.part("base")], state.posterior.mean])
 
     def diagnose(self, state: PFedVEMClient) -> dict[str, Scalar]:

@@ -64,15 +64,14 @@ class Reptile(EpochsOrSteps, TwoRates, SGDOptions, Method[Params, Empty, Params]
         # The new w is w + b (mean of the uploads - w).
         return toward(server, uploads, self.outer_lr)
 
-    def local_model(self, upload: Params, state: Empty) -> Params:
-        return upload
-
     def personal_draws(self) -> tuple[Draw, ...]:
         """Minibatches of an inner update; default: 5 epochs."""
         return (self.inner(5),)
 
-    def personalize(self, f: Objective, server: Params, state: Empty, *batches: Batches, round: Round) -> Params:
+    def personal_model(self, f, server, state, *batches, round, upload=None):
         """The server's model after one inner update."""
+        if upload is not None:
+            return upload
         return self.sgd(f, server, *batches, lr=self.inner_lr)
 
 

@@ -169,19 +169,19 @@ def _forward_fails(error: Exception, reference: str) -> UsageError:
     return UsageError(f"forward() of the network {reference} fails: {told}")
 
 
-def method(spec: RunSpec, places: names.Places = NOWHERE) -> Method[Any, Any, Any]:
+def method(spec: RunSpec, places: names.Places = NOWHERE) -> Method:
     """The method of a run. Raises `UsageError` if it cannot be made, or a user's file changed since the spec was."""
     reference = names.place("methods", spec.method.name, places)
     own = names.is_reference(spec.method.name) and names.is_users(reference)
     return construct(reference, spec.method.hyper, spec.method.version if own else None)
 
 
-def construct(reference: str, hyper: Mapping[str, Any], version: str | None = None) -> Method[Any, Any, Any]:
+def construct(reference: str, hyper: Mapping[str, Any], version: str | None = None) -> Method:
     """The method that a reference and hyperparameters make; `version`: what a user's code must have come to.
 
     Raises `UsageError` if they make none, it is no frozen dataclass, a function lacks `round`, or the code has changed.
     """
-    made: Method[Any, Any, Any] = names.make("methods", reference, hyper, version)
+    made: Method = names.make("methods", reference, hyper, version)
     check_declared(type(made))
     check_method(type(made))
     return made

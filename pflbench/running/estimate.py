@@ -114,7 +114,7 @@ def _rows(spec: RunSpec, reference: str, examples: int, divided: int, every: int
     if before_aggregation(method, spec.scoring):
         one += client.trains() + query * FORWARD
     elif "personalized" in spec.scoring.stages:
-        one += query * FORWARD + client.does(method.personal_draws(), method.personalize)
+        one += query * FORWARD + client.does(method.personal_draws(), method.personal_model)
     if leaves_models(spec.scoring):
         one += query * FORWARD
     scored = {"held-out": spec.clients - spec.training_clients, "training": spec.training_clients, "all": spec.clients}

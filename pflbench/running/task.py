@@ -215,7 +215,7 @@ def _train(
     env: Environment,
     setup: Setup,
     federations: list[Federation],
-    method: Method[Any, Any, Any],
+    method: Method,
     network: Network,
     trained: _Trained,
 ) -> list[RunOutcome]:
@@ -343,7 +343,7 @@ def _file(reference: str) -> Path:
     return Path(path) if path.endswith(".py") else names.source_file(reference)
 
 
-def _build(task: Task, env: Environment) -> tuple[list[Federation], Method[Any, Any, Any], Network]:
+def _build(task: Task, env: Environment) -> tuple[list[Federation], Method, Network]:
     torch.set_num_threads(1)  # cores are for runs and for clients
     if env.device.startswith("cuda"):
         torch.cuda.set_device(env.device)  # where graphs are captured

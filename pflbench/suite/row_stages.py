@@ -14,12 +14,12 @@ from pflbench.suite.rows import SelectedRow
 
 _POINTER = "see 'Which stages exist' in docs/methods.md"
 _TRAINED = (
-    " For it to have one, write `def local_model(self, upload, state)`, which returns the client's model after a "
-    f"local update: {_POINTER}."
+    " For it to have one, write `def personal_model(self, f, server, state, *batches, round, upload=None)`, which "
+    f"with an upload returns the client's model after its local update: {_POINTER}."
 )
 _HOOKS: dict[Shown, str] = {
-    "personalized": " For it to have one, write `def personalize(self, f, server, state, *batches, round)`, which "
-    f'returns {{"personalized": model}}: {_POINTER}.',
+    "personalized": " For it to have one, write `def personal_model(self, f, server, state, *batches, round)`, which "
+    f"returns the client's model: {_POINTER}.",
     "stored": _TRAINED,
     "sampled": _TRAINED,
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,10 +28,9 @@ _VALID: dict[str, Callable[[Any], Any]] = {
     "init": lambda found: returned.state(found, "the server's state", "init()"),
     "init_client": lambda found: returned.state(found, "a client's state", "init_client()"),
     "client": returned.local_update,
-    "local_model": lambda found: returned.models(found, "local_model()"),
     "server": lambda found: returned.state(found, "the server's state", "server()"),
     "deploy": lambda found: returned.model(found, "deploy()"),
-    "personalize": lambda found: returned.models(found, "personalize()"),
+    "personal_model": lambda found: returned.models(found, "personal_model()"),
 }
 
 
@@ -65,8 +63,6 @@ def walk(case: Case, watch: Watch, seed: int = 0, dtype: torch.dtype = torch.flo
 
     items = [Item(0, (fresh, client_key(c)), case.drawn(streams[c])) for c in (3, 6)]
     (sent, state), (other, _) = clients(local_update, [server], items)
-    if of_class(type(method)).leaves:
-        call("local_model", {"upload": sent, "state": state}, lambda: method.local_model(sent, state))
     uploads = pytree.tree_map(lambda *u: torch.stack(u), sent, other)
     n = torch.tensor([0.75, 0.25], dtype=torch.float64)
     arguments = {"server": server, "uploads": uploads, "n": n}
@@ -88,8 +84,14 @@ def walk(case: Case, watch: Watch, seed: int = 0, dtype: torch.dtype = torch.flo
             assert w.shape == (size,), f"deploy() must return one model, ({size},), not {tuple(w.shape)}"
         if case.stages("after-aggregation", "personalized"):
             arguments = {"server": server, "state": state, "batches": batches}
+            now = Round(0, mine)
+            call("personal_model", arguments, lambda: method.personal_model(f, server, state, *batches, round=now))
+        if of_class(type(method)).leaves:
+            arguments = {"server": server, "state": state, "upload": sent}
             call(
-                "personalize", arguments, partial(method.personalize, f, server, state, *batches, round=Round(0, mine))
+                "personal_model",
+                arguments,
+                lambda: method.personal_model(f, server, state, round=Round(0), upload=sent),
             )
         return ()
 
@@ -105,8 +107,8 @@ def returns(case: Case) -> None:
         walk(case, _defined(_recording(found)), dtype=dtype)
         _alike("client()", "the client's state", found["init_client"][0], found["client"][0][1])
         made = [("deploy()", w) for w in found["deploy"][:1]]
-        for function in ("local_model", "personalize"):
-            made += [(f"{function}()", w) for m in found[function] for w in returned.models(m, function).values()]
+        for models in found["personal_model"]:
+            made += [("personal_model()", w) for w in returned.models(models, "personal_model()").values()]
         for function, w in made:
             _alike(function, "a model", torch.empty(case.network.layout.size, dtype=dtype), w)
 

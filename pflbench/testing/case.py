@@ -34,14 +34,13 @@ CONTROLS = 4
 """So many controls are made, one by one, before a difference counts as one."""
 
 Tree = Any
-AnyMethod = Method[Any, Any, Any]
 
 
 @dataclass
 class Case:
     """One method on the tiny federation."""
 
-    method: AnyMethod
+    method: Method
     remarks: list[str] = field(default_factory=list, init=False)
     """Remarks of the checks so far, on what is not wrong."""
     _again: dict[int, list[RunOutcome]] = field(default_factory=dict, init=False)

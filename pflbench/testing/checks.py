@@ -29,7 +29,7 @@ from pflbench.models.network import Network
 from pflbench.spec import RunSpec
 from pflbench.stages import of_class
 from pflbench.testing.basics import arguments_survive, forgets, own_randomness, returns
-from pflbench.testing.case import AnyMethod, Case, Tree, client_key
+from pflbench.testing.case import Case, Tree, client_key
 from pflbench.testing.rounding import nudged
 from pflbench.testing.tiny import tiny_federation, tiny_spec
 
@@ -117,7 +117,7 @@ def _masked(case: Case) -> None:
 def _learns(case: Case) -> None:
     # Where training makes personal models, the server may learn nothing, as with local training alone.
     personal = bool(case.stages("after-aggregation", "personalized"))
-    own = personal and (case.method.personal == "local" or not case.deploys)
+    own = personal and (of_class(type(case.method)).local or not case.deploys)
     stages = ("personalized",) if own else ("finetuned",)
     # All clients, as the few query rows of the two held-out clients alone would be noise.
     scoring = tiny_spec().scoring.model_copy(update={"clients": "training" if own else "all", "stages": stages})
@@ -162,9 +162,12 @@ def _personal(case: Case) -> None:
     def models(f: Objective, server: Tree, own: Tree, *batches: Batches) -> Tree:
         made = {}
         if alone:
-            made["personalize()"] = case.method.personalize(f, server, own[0], *batches, round=Round(0, client_key(3)))
-        if case.method.personal == "local":
-            made["local_model()"] = case.method.local_model(own[1], own[0])
+            made["personal_model()"] = case.method.personal_model(
+                f, server, own[0], *batches, round=Round(0, client_key(3))
+            )
+        if of_class(type(case.method)).local:
+            left = case.method.personal_model(f, server, own[0], round=Round(0), upload=own[1])
+            made["personal_model(upload=…)"] = left
         return {function: models_of(found, function) for function, found in made.items()}
 
     (found,) = mapped(models, [server], [Item(0, (state, sent), tuple(drawn))])
@@ -229,7 +232,7 @@ class Finding(NamedTuple):
         return "\n     ".join([head, *self.remarks, *([self.problem] if self.problem else [])])
 
 
-def examine(method: AnyMethod) -> Iterator[Finding]:
+def examine(method: Method) -> Iterator[Finding]:
     """Run the checks on a method in their order; the first of the basic ones that fails is the last that is run."""
     case = Case(method)
     for name, check in CHECKS.items():
@@ -247,7 +250,7 @@ def examine(method: AnyMethod) -> Iterator[Finding]:
             return
 
 
-def _file(method: AnyMethod) -> Path | None:
+def _file(method: Method) -> Path | None:
     """The file of a method's class; None if it was typed into an interpreter."""
     try:
         return Path(inspect.getfile(type(method)))
@@ -255,7 +258,7 @@ def _file(method: AnyMethod) -> Path | None:
         return None
 
 
-def contract(method: str | AnyMethod) -> Iterator[tuple[str, str | None]]:
+def contract(method: str | Method) -> Iterator[tuple[str, str | None]]:
     """Run the checks on a method (an object, a name, or a reference); yields (check, None or what went wrong).
 
     Raises:
@@ -263,7 +266,7 @@ def contract(method: str | AnyMethod) -> Iterator[tuple[str, str | None]]:
     """
     if isinstance(method, str):
         describe(method)  # refuses what no run could take
-    built: AnyMethod = names.resolve("methods", method)() if isinstance(method, str) else method
+    built: Method = names.resolve("methods", method)() if isinstance(method, str) else method
     check_method(type(built))
     for finding in examine(built):
         yield finding.check, finding.problem

@@ -30,7 +30,7 @@ from pflbench.spec import RunSpec, Scoring
 from pflbench.testing import tiny_federation, tiny_network, tiny_spec
 from pflbench.testing.case import Case
 
-Any_ = Method[Any, Any, Any]
+Any_ = Method
 SIZE = tiny_network().layout.size
 EQUAL = (24,) * 8
 """Rows per client: 18 of them are support, three minibatches of five and one of three."""

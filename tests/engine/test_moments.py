@@ -25,7 +25,7 @@ EXECUTIONS = ("loop", "vectorized")
 TRAINING = len(SIZES) - 2
 
 
-def run(method: Method[Any, Any, Any], *specs: RunSpec, execution: str = "loop", **setup: Any) -> list[RunOutcome]:
+def run(method: Method, *specs: RunSpec, execution: str = "loop", **setup: Any) -> list[RunOutcome]:
     federations = [tiny_federation(spec.seed) for spec in specs]
     outcomes = Simulation(specs, federations, method, tiny_features(), Setup(execution=execution, **setup)).run()
     for outcome in outcomes:
@@ -39,7 +39,7 @@ def spec(seed: int = 0, *, rounds: int = 4, **scoring: Any) -> RunSpec:
 
 
 @dataclass(frozen=True)
-class Coined(Method[Any, Any, Any]):
+class Coined(Method):
     """One minibatch in heads rounds, two in tails; client state: rounds of each kind."""
 
     version: ClassVar[int] = 1
@@ -137,7 +137,7 @@ def test_a_loss_that_is_not_finite_in_any_of_the_last_rounds_is_a_failure() -> N
 class Deploys(FedAvg):
     """FedAvg whose clients use the global model as their own."""
 
-    def personalize(self, f: Objective, server: Tensor, state: Any, *batches: Batches, round: Round) -> Tensor:
+    def personal_model(self, f, server, state, *batches, round):
         return server
 
 
@@ -145,8 +145,8 @@ class Deploys(FedAvg):
 class Keeps(Deploys):
     """Whose clients are said to keep what they sent, too."""
 
-    def local_model(self, upload: Tensor, state: Any) -> Tensor:
-        return upload
+    def personal_model(self, f, server, state, *batches, round, upload=None):
+        return server if upload is None else upload
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
@@ -186,7 +186,7 @@ def test_stored_models_are_of_the_clients_scored_and_sampled_ones_of_the_whole_c
 
 
 def test_a_method_that_keeps_no_model_has_no_such_stage() -> None:
-    with pytest.raises(UsageError, match=r"FedProx .* local_model\(\)"):
+    with pytest.raises(UsageError, match=r"FedProx .* personal_model"):
         run(FedProx(epochs=1), spec(stages=("stored",)))
 
 

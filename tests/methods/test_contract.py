@@ -168,17 +168,17 @@ class DeploysInPlace(Local):
 
 
 class PersonalizesNobody(Local):
-    def personalize(self, f: Objective, server: Tensor, state: Any, *batches: Batches, round: Round) -> Any:
+    def personal_model(self, f: Objective, server: Tensor, state: Any, *batches: Batches, round: Round) -> Any:
         return {"mine": server}
 
 
 class OwnsNothing(Local):
-    def personalize(self, f: Any, server: Tensor, state: Any, *batches: Batches, round: Round) -> Any:
+    def personal_model(self, f: Any, server: Tensor, state: Any, *batches: Batches, round: Round) -> Any:
         return {"global": server}
 
 
 class PersonalizesInPlace(Local):
-    def personalize(self, f: Any, server: Tensor, state: Any, *batches: Batches, round: Round) -> Any:
+    def personal_model(self, f: Any, server: Tensor, state: Any, *batches: Batches, round: Round) -> Any:
         return {"personalized": server.mul_(0.5)}
 
 

@@ -132,7 +132,7 @@ def test_fedcp_is_its_loss(lam: float, momentum: float, decay: float, arrival: f
     for client in TRAINING:
         close(run.states[client], heads[client])
     f = LoopObjective(Task(SHARED_OUT, FEDERATION.x))
-    scored = FedCP().personalize(f, run.server, run.states[TRAINING[0]], round=Round(2))
+    scored = FedCP().personal_model(f, run.server, run.states[TRAINING[0]], round=Round(2))
     x, _ = data(FEDERATION.query[TRAINING[0]])
     own, policy = heads[TRAINING[0]], policy_of(policy_values)
     close(
@@ -168,7 +168,7 @@ def test_with_all_features_for_ones_own_head_no_distance_and_no_received_bias_fe
 
 def test_with_even_shares_and_equal_heads_the_logits_have_twice_the_bias() -> None:
     f = LoopObjective(Task(SHARED_OUT, FEDERATION.x))
-    w = FedCP().personalize(f, fixed(3.0, 3.0, START[HEAD]), START[HEAD], round=Round(0))
+    w = FedCP().personal_model(f, fixed(3.0, 3.0, START[HEAD]), START[HEAD], round=Round(0))
     x, _ = data(FEDERATION.query[TRAINING[0]])
     close(SHARED_OUT.logits([w], x), NETWORK.logits([START], x) + parts(START[HEAD])[1])
 

@@ -81,7 +81,7 @@ def test_fedavg_without_a_rate_of_its_own_adapts_at_the_training_rate() -> None:
     methods = [FedAvg(epochs=1, personal_epochs=1, personal_lr=lr, **OPTIONS) for lr in (None, LR, 0.01)]
     f, w = LoopObjective(Task(NETWORK, FEDERATION.x)), START
     taken = draw(TRAINING[0], methods[0].personal_draws(), "personalize", 1)
-    made = [m.personalize(f, w, (), *taken, round=Round(0)) for m in methods]
+    made = [m.personal_model(f, w, (), *taken, round=Round(0)) for m in methods]
     assert torch.equal(made[0], made[1]) and not torch.equal(made[1], made[2])
 
 
@@ -413,8 +413,8 @@ def test_apfl_of_alpha_1_trains_each_client_alone() -> None:
     sent, v = method.client(f, START, START + 0.01, batches, round=Round(0))
     close(v, Optimizer().descend(START + 0.01, batches))
     close(sent, Optimizer().descend(START, batches))
-    assert torch.equal(method.local_model(sent, v), v)
-    assert torch.equal(APFL(alpha=0.0).local_model(sent, v), sent)
+    assert torch.equal(method.personal_model(None, None, v, round=Round(0), upload=sent), v)
+    assert torch.equal(APFL(alpha=0.0).personal_model(None, None, v, round=Round(0), upload=sent), sent)
 
 
 # Local.
@@ -442,10 +442,10 @@ def test_what_a_participation_leaves() -> None:
         (batches,) = draw(client, method.draws(Round(0)), "round", 0)
         sent, state = method.client(f, START, (), batches, round=Round(0))
         expected = sent if isinstance(method, FedAvg) else sent.personal
-        left = method.local_model(sent, state)
+        left = method.personal_model(None, None, state, round=Round(0), upload=sent)
         assert (left if isinstance(method, FedAvg) else left["personalized"]) is expected
     x = START + 1
-    assert L2GD().local_model(x, x) is x
+    assert L2GD().personal_model(None, None, x, round=Round(0), upload=x) is x
 
 
 @pytest.mark.parametrize("name", ["fedper", "fedrep", "lg-fedavg", "apfl"])

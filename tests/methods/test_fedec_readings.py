@@ -46,7 +46,7 @@ from pflbench.testing import tiny_features
 BASE, HEAD = slice(0, LAST[1]), slice(LAST[1], len(START))
 
 
-def run(method: Method[Any, Any, Any], execution: Any = "loop") -> RunOutcome:
+def run(method: Method, execution: Any = "loop") -> RunOutcome:
     (outcome,) = Simulation([SPEC], [FEDERATION], method, NETWORK, Setup(execution=execution)).run()
     assert outcome.failure is None
     return outcome

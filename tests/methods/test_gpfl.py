@@ -127,7 +127,7 @@ def test_gpfl_is_its_loss(execution: Any) -> None:
     for client in TRAINING:
         for got, expected in zip(run.states[client], (*inputs[client], heads[client]), strict=True):
             close(got, expected)
-    scored = GPFL().personalize(f_of(ROUTED), run.server, run.states[TRAINING[0]], round=Round(2))
+    scored = GPFL().personal_model(f_of(ROUTED), run.server, run.states[TRAINING[0]], round=Round(2))
     x, _ = data(FEDERATION.query[TRAINING[0]])
     with torch.no_grad():
         for p, mean in zip(route.parameters(), valve, strict=True):

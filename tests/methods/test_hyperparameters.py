@@ -111,8 +111,8 @@ REFUSED = {
         "Mine.client() does not take `round`: the function's signature must take `round` by keyword.",
     ),
     "personalize without round": (
-        "@dataclass(frozen=True)\nclass Mine(FedAvg):\n    def personalize(self, f, server, state): ...\n",
-        "Mine.personalize() does not take `round`: the function's signature must take `round` by keyword.",
+        "@dataclass(frozen=True)\nclass Mine(FedAvg):\n    def personal_model(self, f, server, state): ...\n",
+        "Mine.personal_model() does not take `round`: the function's signature must take `round` by keyword.",
     ),
 }
 

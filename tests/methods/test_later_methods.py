@@ -90,7 +90,7 @@ def test_fedbn_keeps_scale_and_shift_at_the_clients() -> None:
     begin = torch.where(own, before[client], received)
     (w, _) = FedAvg(**OPTIONS).client(f, begin, (), batches, round=Round(1))
     close(states[client], w)
-    mine = FedBN(**OPTIONS).personalize(f, server, states[client], round=Round(2))
+    mine = FedBN(**OPTIONS).personal_model(f, server, states[client], round=Round(2))
     assert torch.equal(mine[own], states[client][own]) and torch.equal(mine[~own], server[~own])
 
 

@@ -220,7 +220,11 @@ def test_models_are_the_two_means() -> None:
     server, fresh = start(method)
     sent, state = take_part(method, server, fresh)
     assert method.deploy(F_, server, ()) is server.mean and method.personal_draws() == ()
-    assert method.personalize(F_, server, state, round=now(0)) is method.local_model(sent, state) is state.q.mean
+    assert (
+        method.personal_model(F_, server, state, round=now(0))
+        is method.personal_model(None, None, state, round=Round(0), upload=sent)
+        is state.q.mean
+    )
 
 
 # Without memory.

@@ -327,10 +327,10 @@ def test_personal_models_are_the_trained_base_with_the_posteriors_mean() -> None
     method = PFedVEM(**SMALL)
     server, fresh = start(method)
     sent, state = take_part(method, server, fresh)
-    now = method.local_model(sent, state)
+    now = method.personal_model(None, None, state, round=Round(0), upload=sent)
     close(now, torch.cat([sent.base, state.posterior.mean]), 0)
     assert not torch.equal(sent.base, server[BASE]) and method.personal_draws() == ()
-    later = method.personalize(F_, server, state, round=NOW)
+    later = method.personal_model(F_, server, state, round=NOW)
     close(later, torch.cat([server[BASE], state.posterior.mean]), 0)
     assert method.deploy(F_, server, ()) is server
 

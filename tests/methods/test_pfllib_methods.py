@@ -93,7 +93,7 @@ def test_fedrod_is_its_two_losses(execution: Any) -> None:
         close(run.states[client], own[client])
     x, _ = data(FEDERATION.query[TRAINING[0]])
     f = LoopObjective(Task(NETWORK, FEDERATION.x))
-    mine = FedRoD().personalize(f, run.server, run.states[TRAINING[0]], round=Round(2))
+    mine = FedRoD().personal_model(f, run.server, run.states[TRAINING[0]], round=Round(2))
     weight, bias = parts(own[TRAINING[0]])
     close(logits(mine, x), logits(w, x) + features(w, x) @ weight.mT + bias)
 
@@ -113,7 +113,7 @@ def test_fedrod_with_equal_counts_is_fedavg_and_with_one_class_sends_what_it_rec
 
 def test_without_a_head_of_its_own_fedrods_personal_model_is_the_generic_one() -> None:
     f = LoopObjective(Task(NETWORK, FEDERATION.x))
-    assert torch.equal(FedRoD().personalize(f, START, torch.zeros_like(START[HEAD]), round=Round(0)), START)
+    assert torch.equal(FedRoD().personal_model(f, START, torch.zeros_like(START[HEAD]), round=Round(0)), START)
 
 
 def test_a_label_that_a_client_lacks_has_a_finite_gradient() -> None:
@@ -179,7 +179,7 @@ def test_a_model_of_ones_own_is_pulled_toward_the_classes_means(name: str, execu
 @pytest.mark.parametrize(
     "method", [FedProto(lam=0.0, **OPTIONS), FedDistill(lam=0.0, **OPTIONS), FedAMP(lam=0.0, **OPTIONS)]
 )
-def test_without_a_pull_it_is_local_training(method: Method[Any, Any, Any], execution: Any) -> None:
+def test_without_a_pull_it_is_local_training(method: Method, execution: Any) -> None:
     run, alone = trained(method, execution), trained(Local(**OPTIONS), execution)
     for client in TRAINING:
         assert torch.equal(run.states[client], alone.states[client])
@@ -225,7 +225,7 @@ def test_means_are_of_those_that_have_the_class_in_any_order() -> None:
 
 
 @pytest.mark.parametrize(("method", "width"), [(FedProto(epochs=1), D), (FedDistill(epochs=1), C)])
-def test_means_and_which_there_are_is_what_is_sent(method: Method[Any, Any, Any], width: int) -> None:
+def test_means_and_which_there_are_is_what_is_sent(method: Method, width: int) -> None:
     (outcome,) = Simulation([spec(rounds=1)], [FEDERATION], method, NETWORK).run()
     assert outcome.costs["floats_up"] == C * (width + 1)
 
@@ -462,7 +462,7 @@ def test_fedpac_is_its_losses_and_the_combination_of_heads(lam: float, execution
     f = LoopObjective(Task(NETWORK, FEDERATION.x))
     for client in TRAINING:
         close(run.states[client], kept[client].flatten())
-        mine = method.personalize(f, run.server, run.states[client], round=Round(3))
+        mine = method.personal_model(f, run.server, run.states[client], round=Round(3))
         close(mine[HEAD], combination(client))
     for c in range(C):
         close(run.server.known.means[c], known[c])
@@ -747,7 +747,7 @@ def test_one_step_on_one_minibatch_of_the_suites_size_makes_a_personal_model() -
     f, _, cut = client_of([0, 1, 2])
     x, y = FEDERATION.x[:3].double() / 255, torch.tensor([0, 1, 2])
     close(
-        method.personalize(f, START, (), cut, round=Round(0)),
+        method.personal_model(f, START, (), cut, round=Round(0)),
         down(lambda u: F.cross_entropy(logits(u, x), y), START)[0],
     )
 

@@ -121,7 +121,7 @@ def test_a_personal_model_is_the_servers_after_the_inner_update() -> None:
     rows = [FEDERATION.support[3][:5], FEDERATION.support[3][5:9]]
     for method in (Reptile(inner_lr=0.05), FOMaml(inner_lr=0.05)):
         assert method.personal_draws() == method.draws(Round(0))[:1]
-        made = method.personalize(f, start(), (), batches(rows), round=Round(0))
+        made = method.personal_model(f, start(), (), batches(rows), round=Round(0))
         close(made, descended(start(), rows, 0.05))
 
 

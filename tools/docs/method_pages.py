@@ -13,7 +13,7 @@ from pflbench.classes import lineage
 from pflbench.report.methods import describe_method
 from pflbench.suite.load import available
 
-SHOWN = ("draws", "init", "init_client", "client", "server", "local_model", "personal_draws", "personalize")
+SHOWN = ("draws", "init", "init_client", "client", "server", "personal_draws", "personal_model")
 """The functions that make up the algorithm, in the order of a page."""
 
 

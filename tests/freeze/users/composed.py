@@ -19,5 +19,5 @@ class Mine(
         w = self.sgd(f, server, batches, lr=self.lr, grad=lambda v, b: f.grad(v, b) + self.lam * (v - server))
         return self.server_lr * w, state
 
-    def personalize(self, f, server, state, batches, *, round):
+    def personal_model(self, f, server, state, batches, *, round):
         return descend(f.grad, server, batches, SGD(self.personal_rate(self.lr)))
