@@ -252,7 +252,7 @@ def finished(
     if methods:
         of = of.only({row.id for row in (*rows, *extra)}, methods)
     table = of.table
-    missing = table_facts.missing_runs(table, of.grid, of.shelf.root, of.shelf.failed)
+    missing = table_facts.missing_runs(table, of.grid, of.shelf.root, of.shelf.failed, of.shelf.fresh)
     return Table(
         suite=table.suite,
         title=table.heading + _READ[of.read_as],
@@ -320,7 +320,7 @@ def _facts(of: Filled) -> Iterator[Fact]:
     yield from facts("runs", *(provenance.cost_lines(runs) if table.layout.costs else []))
     yield from facts("note", *table.notes)
     yield from facts("runs", *of.older, *of.notes.values(), severity="warning")
-    yield from facts("missing", table_facts.missing_runs(table, grid, results, of.shelf.failed).text)
+    yield from facts("missing", table_facts.missing_runs(table, grid, results, of.shelf.failed, of.shelf.fresh).text)
 
 
 def _left_over(table: Expansion, spare: Sequence[RunSpec], shelf: Shelf) -> tuple[list[RunSpec], list[str]]:

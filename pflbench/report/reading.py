@@ -235,6 +235,11 @@ class Shelf:
         return self._store.root
 
     @property
+    def fresh(self) -> bool:
+        """Whether runs that came with pflbench are left out."""
+        return self._store.fresh
+
+    @property
     def specs(self) -> list[RunSpec]:
         """The specs of all stored runs."""
         return [stored.spec for stored in self.stored.values()]

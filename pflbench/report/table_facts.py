@@ -380,15 +380,18 @@ class MissingRuns(NamedTuple):
     command: str = ""
 
 
-def missing_runs(table: Expansion, grid: Grid, results: Path, failed: Callable[[RunSpec], bool]) -> MissingRuns:
+def missing_runs(
+    table: Expansion, grid: Grid, results: Path, failed: Callable[[RunSpec], bool], fresh: bool
+) -> MissingRuns:
     """The suite's runs that are not there or failed.
 
     `results`: the folder that the command names. `failed`: whether a run is there and failed, as one that diverged.
+    `fresh`: the command trains runs that came with pflbench, too.
     """
     whole, absent, broken = _missing_seeds(table, grid, failed)
     if not absent and not broken:
         return MissingRuns()
-    computes = command("run", table.part.options + " --redo failed" * bool(broken), results)
+    computes = command("run", table.part.options + " --fresh" * fresh + " --redo failed" * bool(broken), results)
     if absent == whole:
         rows = " of the suite's rows" if any(value.there for value in grid.values()) else ""
         return MissingRuns(f"No runs yet{rows}: `{computes}` makes them.", computes)

@@ -139,6 +139,7 @@ def test_fresh_trains_them_once_and_the_users_run_is_shown(cli, shipped: Path) -
     assert "1 run finished" in cli("run", *ONE, "--fresh").out
     (path,) = Path("results/runs").glob("*.parquet")
     id = path.stem
+    assert "`pflbench run --suite tiny.toml --fresh`" in cli("report", "-s", "tiny.toml", "--fresh").out
     for _ in range(2):  # by itself, then packed
         again = cli("run", *ONE, "--fresh")
         assert again.code == 0 and "1 run: 1 done, 0 failed before, 0 to do." in again.out
