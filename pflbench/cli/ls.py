@@ -31,7 +31,7 @@ def ls(
     wanted: Wanted,
     name: Annotated[str | None, typer.Argument(metavar="[METHOD]", help="One method, with all about it.")] = None,
     every: Annotated[bool, option("--all", help="Of suites: also the variants of each paper's tables.")] = False,
-    format_: Annotated[str, option("--format", help="Of runs: terminal, or csv (all that is known).")] = "terminal",
+    format_: Annotated[str, option("--format", help="Of runs: terminal, or csv (with more columns).")] = "terminal",
     results: options.Results = options.DEFAULT_RESULTS,
 ) -> int:
     """List suites, methods, datasets, partitions, models, or stored runs, one line each; or all about one method.
