@@ -29,15 +29,13 @@ Attributes of the class:
     personal_of      clients with a personal model: "everyone", or "training" if local updates make it
     personal_needs   hyperparameter without which `personal_model` makes no model after aggregation
     records          stages that `personal_model` returns besides "personalized"
-    needs_features   True if the network's head must be one linear layer on features
+    needs_features   True if the network must be a base and then a head of one linear layer
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
@@ -48,7 +46,7 @@ from pflbench.errors import UsageError
 from pflbench.hyper import change_defaults, check_ranges, hyper
 from pflbench.methods.objective import Batch, Batches, Initializer, Loss, Objective
 from pflbench.models.network import Network
-from pflbench.noise import branch, normal
+from pflbench.noise import normal
 from pflbench.optim import SGD, Adam, AdamState, Optimizer, State, sgd
 from pflbench.typing import Float, Int, Params, Part, Scalar
 from pflbench.vector import replace
@@ -69,6 +67,7 @@ __all__ = [
     "Round",
     "UsageError",
     "Weights",
+    "base_then_head",
     "decayed",
     "hyper",
     "keep",
@@ -79,7 +78,9 @@ __all__ = [
     "row_mean",
     "sgd",
     "steps",
+    "total_loss",
     "train",
+    "with_base",
 ]
 
 Tree = Any
@@ -188,7 +189,7 @@ class Method:
         if self.needs_features and base.features is None:
             name = type(self).__name__
             raise UsageError(f"{name} needs a network whose head is one linear layer: mlp, lenet, or cnn6.")
-        return base
+        return base_then_head(base) if self.needs_features else base
 
     def draws(self, round: Round) -> tuple[Draw, ...]:
         """Draws whose minibatches `client` gets in this round, in order; the same for all clients."""
@@ -336,6 +337,29 @@ def keep(b: Batch, new: Carry, old: Carry) -> Carry:
     return kept
 
 
+def total_loss(f: Objective, w: Params, batches: Batches) -> Scalar:
+    """The sum of minibatch losses over `batches`."""
+    return steps(lambda total, b: total + f(w, b), w.new_zeros(()), batches)
+
+
+def base_then_head(network: Network) -> Network:
+    """The network itself. Raises `UsageError` unless its vector is a base and then a head.
+
+    So that a server, which has no network, can put a mean of bases in its position.
+    """
+    if (parts := list(network.layout.parts)) != ["base", "head"]:
+        raise UsageError(
+            f"This method needs a network of a base and then a head, not of {' and '.join(parts)}; the network's "
+            f"layers are {', '.join(network.layout.layers)}. Take a network of more layers, or name another head."
+        )
+    return network
+
+
+def with_base(server: Params, base: Tensor) -> Params:
+    """The server's vector with another base."""
+    return torch.cat([base, server[base.shape[-1] :]])
+
+
 # Until all methods are rewritten.
 
 
@@ -375,43 +399,3 @@ def descend_on(
         return by.update(w, decayed(grad(w, b), w, decay), state)
 
     return steps(step, start, batches)
-
-
-def split(b: Batch, share: float) -> tuple[Batch, Batch] | None:
-    """The first floor(share · n) of a minibatch's n real rows, and the others; each half with a key of its own.
-
-    Real rows come first in `b` and in both halves, since a row's augmentation depends on its place. A step whose first
-    half is empty is not real. `share` is in (0, 1); the product is rounded in float64.
-
-    Returns:
-        None where the first half is empty for every client, so that there is no step.
-    """
-    width = b.rows.shape[-1]
-    most = math.floor(share * width)
-    if not most:
-        return None
-    keys = [None if b.key is None else branch(b.key, "split", half) for half in (0, 1)]
-    if b.mask is None:
-        front, back = (_picked(b, itemgetter(part)) for part in (slice(most), slice(most, width)))
-        return front._replace(key=keys[0]), back._replace(key=keys[1])
-    n = b.mask.sum(-1)
-    first = (share * n.double()).floor().long()
-    real = first > 0 if b.real is None else b.real & (first > 0)
-    places = torch.arange(width, device=b.rows.device)
-    behind = (places[: width - most] + first).clamp(max=width - 1)  # where the second half's rows stand in b
-    front, back = _picked(b, itemgetter(slice(most))), _picked(b, lambda x: x.gather(-1, behind))
-    return (
-        front._replace(mask=places[:most] < first, real=real, key=keys[0]),
-        back._replace(mask=places[: width - most] < n - first, real=real, key=keys[1]),
-    )
-
-
-def _picked(b: Batch, pick: Callable[[Tensor], Tensor]) -> Batch:
-    """A minibatch of some of another's rows."""
-    places = None if b.places is None else pick(b.places)
-    return b._replace(rows=pick(b.rows), labels=pick(b.labels), places=places)
-
-
-def total_loss(f: Objective, w: Params, batches: Batches) -> Scalar:
-    """The sum of minibatch losses over `batches`."""
-    return steps(lambda total, b: total + f(w, b), w.new_zeros(()), batches)

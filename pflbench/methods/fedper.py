@@ -18,14 +18,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
-
-from pflbench.errors import UsageError
-from pflbench.methods.base import Initializer, Objective
+from pflbench.methods.base import Initializer, Objective, base_then_head
+from pflbench.methods.base import with_base as with_base
 from pflbench.methods.local_sgd import LocalEpochs
 from pflbench.methods.partly_shared import PartlyShared
 from pflbench.models.network import Network
-from pflbench.typing import Float, Params, Tensor
+from pflbench.typing import Float, Tensor
 
 Base = Float[Tensor, "base"]
 Head = Float[Tensor, "head"]
@@ -48,21 +46,3 @@ class FedPer(LocalEpochs, PersonalHead):
     """Base and head trained together; the base is averaged, the head stays at the client."""
 
     version: ClassVar[int] = 1
-
-
-def base_then_head(network: Network) -> Network:
-    """The network itself. Raises `UsageError` unless its vector is a base and then a head.
-
-    So that a server, which does not see the network, can put a mean of bases where it belongs.
-    """
-    if (parts := list(network.layout.parts)) != ["base", "head"]:
-        raise UsageError(
-            f"This method needs a network of a base and then a head, not of {' and '.join(parts)}; the network's "
-            f"layers are {', '.join(network.layout.layers)}. Take a network of more layers, or name another head."
-        )
-    return network
-
-
-def with_base(server: Params, base: Base) -> Params:
-    """The server's vector with another base."""
-    return torch.cat([base, server[base.shape[-1] :]])

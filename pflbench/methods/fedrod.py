@@ -25,11 +25,10 @@ import torch.nn.functional as F
 
 from pflbench.methods.base import Batch, Batches, Draw, Initializer, Method, Objective, Round, steps
 from pflbench.methods.class_means import members
-from pflbench.methods.fedper import Head, base_then_head
+from pflbench.methods.fedper import Head
 from pflbench.methods.linear_head import head_gradient
 from pflbench.methods.local_sgd import LocalSGD
 from pflbench.methods.loops import decayed, row_mean
-from pflbench.models.network import Network
 from pflbench.optim import State
 from pflbench.typing import Float, Params, Part, Rows, Tensor
 
@@ -42,10 +41,6 @@ class FedRoD(LocalSGD, Method[Params, Head, Params]):
     commits = "trained"
     personal_of = "training"
     needs_features = True
-
-    def network(self, base: Network) -> Network:
-        """The suite's, if it is a base and then a linear head."""
-        return base_then_head(super().network(base))
 
     def draws(self, round: Round) -> tuple[Draw, ...]:
         """All examples, for their labels; passes for both models."""

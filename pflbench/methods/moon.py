@@ -20,10 +20,8 @@ import torch
 import torch.nn.functional as F
 
 from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, hyper
-from pflbench.methods.fedper import base_then_head
 from pflbench.methods.local_sgd import LocalSGD
 from pflbench.methods.loops import row_mean
-from pflbench.models.network import Network
 from pflbench.typing import Params, Rows, Scalar, Tensor
 
 
@@ -36,10 +34,6 @@ class MOON(LocalSGD, Method[Params, Params, Params]):
     needs_features = True
     mu: float = hyper(1.0, "Weight of the contrast.", least=0)
     tau: float = hyper(0.5, "Temperature of the contrast.", above=0)
-
-    def network(self, base: Network) -> Network:
-        """The suite's, if it is a base and then a linear head."""
-        return base_then_head(super().network(base))
 
     def init_client(self, server: Params, new: Initializer) -> Params:
         return server

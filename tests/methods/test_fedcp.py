@@ -37,7 +37,8 @@ from pflbench.engine.run import Initial, arrived, sample_cohort
 from pflbench.engine.simulate import Simulation
 from pflbench.errors import UsageError
 from pflbench.methods.base import Round
-from pflbench.methods.fedcp import FedCP, discrepancy
+from pflbench.methods.fedcp import FedCP
+from pflbench.methods.fedcp import mmd as discrepancy
 from pflbench.methods.fedper import FedPer
 from pflbench.models.ops import Ops, Stacked
 from pflbench.models.policy import with_policy

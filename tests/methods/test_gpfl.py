@@ -39,7 +39,7 @@ from pflbench.engine.simulate import Simulation
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batch, Round
 from pflbench.methods.fedper import FedPer
-from pflbench.methods.gpfl import GPFL, Own, Shared, cosine_gradient
+from pflbench.methods.gpfl import GPFL, Client, Shared, cosine_gradient
 from pflbench.models.valve import with_valve
 from pflbench.testing import tiny_features
 from pflbench.vector import replace as replaced
@@ -193,7 +193,7 @@ def test_a_client_of_equally_frequent_classes_has_two_equal_inputs_and_one_of_on
 def test_inputs_of_ones_own_are_neither_received_nor_trained() -> None:
     f, everything, cut = client_of([0, 1, 2, 2, 1, 0])
     f, method = f_of(ROUTED), GPFL(momentum=0.9, weight_decay=0.1, **OPTIONS)
-    own = Own(torch.full((D,), 0.3).double(), torch.full((D,), -0.2).double(), START[HEAD])
+    own = Client(torch.full((D,), 0.3).double(), torch.full((D,), -0.2).double(), START[HEAD])
     seen = []
 
     def watched(w: Tensor, b: Batch, **options: Any) -> Tensor:

@@ -46,7 +46,7 @@ from pflbench.engine.simulate import Setup, Simulation
 from pflbench.errors import UsageError
 from pflbench.methods.apfl_apart import APFLApart
 from pflbench.methods.base import Batch, Draw, Method, Round
-from pflbench.methods.class_means import ClassMeans, pooled
+from pflbench.methods.class_means import ClassMeans, none, pooled
 from pflbench.methods.ditto import Ditto
 from pflbench.methods.fedala import FedALA
 from pflbench.methods.fedamp import FedAMP
@@ -138,7 +138,7 @@ def pooled_slowly(sent: list[dict[int, Tensor]]) -> dict[int, Tensor]:
 
 
 @EXECUTIONS
-@pytest.mark.parametrize("name", ["fedproto", "soft", "mse", "raw"])
+@pytest.mark.parametrize("name", ["fedproto", "soft", "mse"])
 def test_a_model_of_ones_own_is_pulled_toward_the_classes_means(name: str, execution: Any) -> None:
     lam = 0.7
 
@@ -151,7 +151,7 @@ def test_a_model_of_ones_own_is_pulled_toward_the_classes_means(name: str, execu
             if name in ("fedproto", "mse"):
                 total = total + ((row - target) ** 2).mean()
             else:
-                total = total - ((target.softmax(0) if name == "soft" else target) * row.log_softmax(0)).sum()
+                total = total - (target.softmax(0) * row.log_softmax(0)).sum()
         return total / len(y)
 
     known: dict[int, Tensor] = {}
@@ -189,7 +189,7 @@ def test_without_a_pull_it_is_local_training(method: Method, execution: Any) -> 
 def test_a_scored_prototype_is_the_nearest_one(arrival: float) -> None:
     simulation = Simulation([spec(arrival=arrival)], [FEDERATION], FedProto(lam=3.0, **OPTIONS), NETWORK)
     (outcome,), run = simulation.run(), simulation.runs[0]
-    there = [c for c in range(C) if run.server.there[c] > 0]
+    there = [c for c in range(C) if run.server.exist[c] > 0]
     for client in TRAINING:
         (score,) = (one for one in outcome.scores if one.client == client)
         x, y = data(FEDERATION.query[client][: score.count])
@@ -199,7 +199,7 @@ def test_a_scored_prototype_is_the_nearest_one(arrival: float) -> None:
 
 def test_one_clients_means_are_its_own_and_zero_logits_smooth_labels() -> None:
     alone = ClassMeans(torch.randn(1, C, C).double(), torch.ones(1, C).double())
-    assert torch.equal(pooled(ClassMeans.none(START, C, C), alone).means, alone.means[0])
+    assert torch.equal(pooled(ClassMeans(*none(START, C, C)), alone).means, alone.means[0])
     z, y = torch.randn(5, C).double(), torch.tensor([0, 1, 2, 0, 1])
     loss = FedDistill(lam=0.5).loss(z, y, None, torch.zeros(C, C).double(), torch.ones(C).double())
     uniform = -z.log_softmax(1).mean()
@@ -220,8 +220,8 @@ def test_means_are_of_those_that_have_the_class_in_any_order() -> None:
     sent = ClassMeans(torch.tensor([[[1.0], [0.0], [0.0]], [[4.0], [0.0], [0.0]], [[0.0], [0.0], [0.0]]]),
                       torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]))  # fmt: skip
     for order in ([0, 1, 2], [2, 1, 0]):
-        found = pooled(before, ClassMeans(sent.means[order], sent.there[order]))
-        assert found.means[:, 0].tolist() == [2.5, 9.0, 9.0] and found.there.tolist() == [1, 1, 0]
+        found = pooled(before, ClassMeans(sent.means[order], sent.exist[order]))
+        assert found.means[:, 0].tolist() == [2.5, 9.0, 9.0] and found.exist.tolist() == [1, 1, 0]
 
 
 @pytest.mark.parametrize(("method", "width"), [(FedProto(epochs=1), D), (FedDistill(epochs=1), C)])
@@ -465,7 +465,7 @@ def test_fedpac_is_its_losses_and_the_combination_of_heads(lam: float, execution
         mine = method.personal_model(f, run.server, run.states[client], round=Round(3))
         close(mine[HEAD], combination(client))
     for c in range(C):
-        close(run.server.known.means[c], known[c])
+        close(run.server.prototypes.means[c], known[c])
 
 
 @EXECUTIONS
@@ -675,7 +675,7 @@ def test_apfl_apart_mixes_two_models_that_train_apart(execution: Any) -> None:
     run = trained(APFLApart(alpha=0.6, **OPTIONS), execution)
     close(run.server, w)
     for client in TRAINING:
-        close(run.states[client].model, own[client][0])
+        close(run.states[client].v, own[client][0])
         close(run.states[client].alpha, own[client][1])
         assert own[client][1] != 0.6
 
@@ -685,9 +685,9 @@ def test_apfl_aparts_own_model_alone_is_local_training(execution: Any) -> None:
     run = trained(APFLApart(adaptive=False, **OPTIONS), execution)
     local = trained(Local(**OPTIONS), execution, rounds=2)
     for client in TRAINING:
-        close(run.states[client].model, local.states[client])
+        close(run.states[client].v, local.states[client])
     shared = trained(APFLApart(adaptive=False, alpha=0.0, **OPTIONS), execution, rounds=1)
-    close(weighted([shared.states[client].model for client in TRAINING]), shared.server)
+    close(weighted([shared.states[client].v for client in TRAINING]), shared.server)
 
 
 @EXECUTIONS
