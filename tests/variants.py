@@ -74,85 +74,15 @@ OPTIONS = {
     "fedpac pulled": ("fedpac", {**DECAYING, "lam": 5.0, "head_epochs": 2}),
     "fedfomo half": ("fedfomo", {**DECAYING, "validation": 0.5, "batch": 3}),
 }
-CHANGED = {
-    "per-fedavg exact": ("rule",),
-    "cafeme exact": ("rule",),
-    "fedavg momentum": ("rule",),
-    "ifca shared": ("server", "state"),
-    "fedavg adam": ("rule",),
-    "local adam": ("rule", "state"),
-    "fedavg steps": ("draws",),
-    "ifca steps": ("draws",),
-    "cafeme reset": ("state",),
-    "cafeme context": ("draws",),
-    "cafeme labels": ("draws",),
-    "ditto stale": ("state",),
-    "fedrep-averaged local": ("state",),
-    "fedrep-averaged reset": ("state",),
-    "per-fedavg personal": ("draws",),
-    "fedrep-averaged sgd": ("rule",),
-    "local kept": ("state",),
-    "fedavg adapted": ("draws",),
-    "scaffold released": ("server", "state"),
-    "pfedme adapted": ("draws", "state"),
-    "fedper private": ("state",),
-    "fedrep features": ("rule",),
-    "fedrep private": ("state",),
-    "lg-fedavg private": ("state",),
-    "apfl momentum": ("rule",),
-    "apfl adaptive": ("rule",),
-    "fedrep one optimizer": ("rule",),
-    "lg-fedavg reverse": ("state",),
-    "apfl released": ("state",),
-    "fedec momentum": ("server", "draws"),
-    "fedec l2": ("rule",),
-    "fedec none": ("rule",),
-    "reptile steps": ("draws", "server"),
-    "fo-maml steps": ("draws",),
-    "fo-maml batch": ("draws",),
-    "per-fedavg-split momentum": ("rule",),
-    "fedadam momentum": ("server",),
-    "fedbabu head": ("draws",),
-    "fedala layers": ("state",),
-    "fedala share": ("draws",),
-    "per-fedavg-split batch": ("draws",),
-    "apfl-apart momentum": ("rule",),
-    "ditto epochs": ("draws", "rule"),
-    "pfedme epochs": ("draws", "server"),
-    "per-fedavg-split step": ("draws",),
-    "fedrod momentum": ("rule",),
-    "fedproto pulled": ("rule",),
-    "feddistill mse": ("rule",),
-    "feddbe pulled": ("rule",),
-    "gpfl momentum": ("rule",),
-    "fedcp momentum": ("rule",),
-    "fedamp near": ("rule",),
-    "fedpac pulled": ("rule",),
-    "fedfomo half": ("draws",),
-}
-"""Aspects of the method that each variant changes: the rule of a local step, the minibatches and phases that are drawn,
-the states of clients, the server's step. A name that is missing is checked in full."""
 FEATURES = ("fedrep features", "fedrep private")
 """On a network that has features to train on; by default the head is trained on the minibatches' images here."""
-CHECKED = {
-    "rule": ("vectorized = loop in float32", "it learns"),
-    "draws": ("vectorized = loop with augmentation and dropout", "chunk size changes nothing"),
-    "state": ("vectorized = loop with stragglers", "a seed alone = together with others"),
-    "server": ("vectorized = loop in float32", "vectorized = loop with stragglers", "clients are exchangeable"),
-}
-"""Checks of the contract that look at such an aspect. They train whole runs: the method itself keeps all of them, and a
-variant those of what it changes. All others are made for every variant."""
-COSTLY = frozenset(check for checks in CHECKED.values() for check in checks)
 METHODS = {**{name: (name, {}) for name in names.BUILT_IN["methods"]}, **OPTIONS, "fednova (example)": (EXAMPLE, {})}
 
 
-def concerns(check: str, name: str) -> bool:
-    """True if a check of the contract looks at what a variant changes, or the name is a method's."""
-    return check not in COSTLY or name not in CHANGED or any(check in CHECKED[aspect] for aspect in CHANGED[name])
-
-
+VARIANTS = frozenset(name for name in OPTIONS if name not in names.BUILT_IN["methods"])
+"""Those of METHODS that are another method with other hyperparameters."""
 CAPTURED = (
-    *(name for name in METHODS if name not in CHANGED),
+    *(name for name in METHODS if name not in VARIANTS),
     *("per-fedavg exact", "fedavg momentum", "fedavg adam", "fedavg adapted", "fedavg steps", "cafeme labels"),
     *("scaffold released", "apfl adaptive", "fedrep features", "fedec l2", "ifca shared"),
 )

@@ -153,7 +153,7 @@ def test_a_method_that_warns_is_heard_once(cli, folder: Path) -> None:
 
 
 def test_check_says_what_stays_at_a_client_of_fedbn(cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pflbench.testing.examine", lambda method: iter(()))
+    monkeypatch.setattr("pflbench.testing.contract", lambda method: iter(()))
     assert [BATCH_NORM in cli("check", name).out for name in ("fedbn", "fedavg")] == [True, False]
 
 

@@ -27,8 +27,7 @@ from pflbench.methods.pfedme import PFedMe
 from pflbench.methods.reptile import Reptile
 from pflbench.methods.scaffold import Scaffold
 from pflbench.spec import RunSpec, Scoring
-from pflbench.testing import tiny_federation, tiny_network, tiny_spec
-from pflbench.testing.case import Case
+from pflbench.testing import Case, tiny_federation, tiny_network, tiny_spec
 
 Any_ = Method
 SIZE = tiny_network().layout.size

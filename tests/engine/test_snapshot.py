@@ -57,9 +57,7 @@ def interrupted(case: Case, spec: RunSpec, after: int) -> tuple[RunOutcome, Run]
 @pytest.mark.parametrize(("kind", "after"), [("stragglers", 2), ("noisy", 1)])
 def test_every_method_goes_on_bit_for_bit(name: str, kind: str, after: int) -> None:
     options = {"l2gd": {"p": 0.5, "a": 0.1}}.get(name, {})
-    case = Case(names.resolve("methods", name)(**options))
-    if name == "fedrep":
-        case.plain = tiny_features()
+    case = Case(names.resolve("methods", name)(**options), tiny_features() if name == "fedrep" else None)
     spec: RunSpec = getattr(case, kind)(0).model_copy(update={"rounds": ROUNDS})
     expected, run = whole(case, spec)
     assert expected.failure is None and {score.round for score in expected.scores} == {1, 2, 3}

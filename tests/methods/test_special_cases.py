@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from one_round import one_round
 from torch import Tensor, nn
 from torch.nn.utils import vector_to_parameters
 
@@ -36,7 +37,7 @@ from pflbench.models.mlp import perceptron
 from pflbench.models.network import Network
 from pflbench.optim import Adam
 from pflbench.spec import Finetune, Scoring
-from pflbench.testing import Case, tiny_federation, tiny_network, tiny_spec
+from pflbench.testing import tiny_federation, tiny_network, tiny_spec
 from pflbench.vector import Parameter
 
 NOW = Round(0)
@@ -317,8 +318,9 @@ def test_scaffold_counts_real_steps_only() -> None:
     """A short client padded to a long one's steps has the control variate (x - y) / (K lr) of its own K."""
     method = Scaffold(epochs=2)
     for execution in ("loop", "vectorized"):
-        results, _ = Case(method).once(execution, FEDERATION, [6, 3])
-        for client, (upload, state) in zip((6, 3), results, strict=True):
+        results = one_round(method, execution)
+        for client in (6, 3):
+            upload, state = results[client]
             made = 2 * len(support_streams(FEDERATION, tiny_spec())[client].batches)
             torch.testing.assert_close(state, -upload.model / (made * method.lr), rtol=1e-9, atol=1e-12)
 
