@@ -23,7 +23,7 @@ from pflbench import names
 from pflbench.engine import snapshot
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.errors import PflbenchError
-from pflbench.hyper import check_method
+from pflbench.hyper import check_declared, check_method
 from pflbench.methods.base import Draw, Method, Round
 from pflbench.models.network import Network
 from pflbench.spec import Finetune, RunSpec, Scoring, Stage
@@ -175,6 +175,8 @@ def contract(method: str | Method, network: Network | None = None) -> Iterator[F
         UsageError: The method cannot be imported, no run can take its class, or it cannot train the network.
     """
     built: Method = names.resolve("methods", method)() if isinstance(method, str) else method
+    if isinstance(method, str):
+        check_declared(type(built))
     check_method(type(built))
     case = Case(built, network)
     for name, check in CHECKS.items():
@@ -290,7 +292,7 @@ def seeds_alone(case: Case) -> str:
     """A seed gives the same result alone and in a group."""
     specs = [case.spec(0), case.spec(1)]
     what = "a seed alone and the same seed together with another"
-    return case.same_runs(case.run(specs[:1]), case.run(specs)[:1], what, lambda nudge: case.run(specs[:1], nudge))
+    return case.same_runs(case.run(specs)[:1], case.run(specs[:1]), what, lambda nudge: case.run(specs[:1], nudge))
 
 
 def state_round_trips(case: Case) -> str:

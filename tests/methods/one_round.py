@@ -26,6 +26,6 @@ def one_round(method: Any, execution: Execution) -> dict[int, tuple[Any, Any]]:
     simulation.step()
     (run,) = simulation.runs
     return {
-        client: (pytree.tree_map(lambda u, i=i: u[i], stacked[0]), run.state(client))
+        client: (pytree.tree_map(lambda u, i=i: u[i], stacked[-1]), run.state(client))
         for i, client in enumerate(run.latest)
     }
