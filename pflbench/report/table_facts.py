@@ -45,7 +45,7 @@ def departure_count(table: Expansion, results: Path = DEFAULT_RESULTS) -> str:
     names = list(dict.fromkeys(departure.what for departure in table.departures))
     more = ", …" if len(names) > _NAMED else ""
     how = f"in {count(len(names), 'point')} ({', '.join(names[:_NAMED])}{more})"
-    where = f"`{command('explain', f' {table.suite} ROW COLUMN', results)}`"
+    where = f"`{command('explain', f' {table.suite} ROW COLUMN --full', results)}`"
     return f"Differs from the paper's text, or fills what it leaves open, {how}: {where}." if names else ""
 
 
