@@ -173,8 +173,8 @@ _CAME = (
 )
 _SOURCES = (
     "\n".join(f"- *{source}*: {meaning.partition(';')[0]}" for source, meaning in SOURCES.items() if source in KNOWN)
-    + "\n- –: the suite names no source\n\n`pflbench explain … --full` prints them for one cell, with the trials behind "
-    "a tuned value and each departure from the paper's text."
+    + "\n- –: the suite names no source\n\n`pflbench explain … --full` prints them for one cell, with the trials "
+    "behind a tuned value and each departure from the paper's text."
 )
 HEADS = "row | setting | stage | ours | seeds | the paper's | verdict"
 """Heads of the cells that `line` writes."""
