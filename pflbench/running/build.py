@@ -19,7 +19,7 @@ from pflbench.data.source import Dataset, Source, check_source
 from pflbench.engine.blame import line, where
 from pflbench.errors import UsageError
 from pflbench.hyper import check_declared, check_method
-from pflbench.methods.base import Method
+from pflbench.methods.base import Batch, Method
 from pflbench.models import module
 from pflbench.models.network import Network
 from pflbench.spec import Named, RunSpec
@@ -173,7 +173,20 @@ def method(spec: RunSpec, places: names.Places = NOWHERE) -> Method:
     """The method of a run. Raises `UsageError` if it cannot be made, or a user's file changed since the spec was."""
     reference = names.place("methods", spec.method.name, places)
     own = names.is_reference(spec.method.name) and names.is_users(reference)
-    return construct(reference, spec.method.hyper, spec.method.version if own else None)
+    made = construct(reference, spec.method.hyper, spec.method.version if own else None)
+    if "global" in spec.scoring.stages and spec.scoring.global_on == "test-set":
+        _check_test_set(made, spec.method.name)
+    return made
+
+
+def _check_test_set(made: Method[Any, Any, Any], name: str) -> None:
+    """Raise `UsageError` if a method cannot score the test set, which has no minibatch of a client (`predicting`)."""
+    row = torch.zeros(1, dtype=torch.int64)
+    try:
+        made.predicting(Batch(row, row), None)
+    except Exception as error:
+        cause = str(error) if isinstance(error, UsageError) else line(error, where(error, ()), hint=False)
+        raise UsageError(f'{name} cannot be scored with global_on = "test-set", write "clients". {cause}') from error
 
 
 def construct(reference: str, hyper: Mapping[str, Any], version: str | None = None) -> Method:
@@ -195,7 +208,7 @@ def check_all(specs: Iterable[tuple[RunSpec, names.Places]]) -> None:
     """
     seen: set[str] = set()
     for spec, places in specs:
-        named = spec.model_dump_json(include={"method", "dataset", "partition", "model", "model_version"})
+        named = spec.model_dump_json(include={"method", "dataset", "partition", "model", "model_version", "scoring"})
         key = f"{named} {sorted(places.items())}"
         if key not in seen:
             seen.add(key)

@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,23 @@ def test_test_rows_that_are_missing_are_told_before_training(tmp_path: Path, mon
     split = Named(name="digits", options={"size": 8, "test": 100})
     assert len(build.federation(spec(scoring=scoring, dataset=split), tmp_path).test) == 100
     assert len(build.federation(spec(scoring=scoring, validation=0.2), tmp_path).test) > 0
+
+
+def test_a_method_that_needs_a_clients_rows_is_not_scored_on_the_test_set() -> None:
+    """Refused before training. Without that score it runs: also after a run of the same method that is not scored."""
+    at_end = Scoring(stages=("global",), global_on="test-set")
+    for options, scoring, runs in (
+        ({"context": "personalization"}, at_end, False),
+        ({"context": "personalization", "labels": True}, at_end, False),
+        ({"context": "batch"}, at_end, True),
+        ({"context": "personalization"}, Scoring(stages=("global",)), True),
+        ({"context": "personalization"}, Scoring(stages=("finetuned",), finetune=Finetune(steps=1, lr=0.1)), True),
+    ):
+        info = describe("cafeme")
+        method = MethodSpec(name=info.name, version=info.version, hyper=complete(info, options))
+        finetuned = spec(method=method, scoring=Scoring(stages=("finetuned",), finetune=Finetune(steps=1, lr=0.1)))
+        with nullcontext() if runs else pytest.raises(UsageError):
+            build.check_all((one, {}) for one in (finetuned, spec(method=method, scoring=scoring)))
 
 
 NETWORK = """
