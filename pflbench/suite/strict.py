@@ -51,7 +51,8 @@ def check_keys(path: KeyPath, keys: Iterable[str], known: Collection[str]) -> No
     """Raise the error for the first key of the table at `path` that is none of `known`, with the nearest of them."""
     for key in keys:
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+            begins = sorted((one for one in known if len(one) > 2 and key.startswith(one)), key=len)  # batchsize: batch
+            near = begins[-1:] or difflib.get_close_matches(key, known, n=1, cutoff=0.5)
             hint = f", did you mean {near[0]!r}?" if near else f" (known: {', '.join(known)})"
             raise fault((*path, key), f"unknown key{hint}")
 

@@ -79,6 +79,7 @@ def test_unknown_key_in_a_profile() -> None:
         (("evaluation", "moment"), "before", "evaluation.moment: "),
         (("evaluation", "finetune", "optimizer"), "adam", "evaluation.finetune.optimizer: "),
         (("column", 0, "finetune", "lr"), float("inf"), "column[0].finetune.lr: "),
+        (("column", 0, "batchsize"), 5, "column[0].batchsize: unknown key, did you mean 'batch'?"),
         (("column", 0, "finetune", "stpes"), 5, "column[0].finetune.stpes: unknown key, did you mean 'steps'?"),
         (("column", 0, "finetune", "cafeme", "rl"), 5, "column[0].finetune.cafeme.rl: unknown key, did you mean 'lr'?"),
         (("column", 1, "id"), "a", "column[1].id: there is already a column 'a'"),
