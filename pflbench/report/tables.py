@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
@@ -120,7 +121,14 @@ def asked_for(
         raise none_there(trained, store, own)
     seen = {(one.path.resolve(), one.profile) for one in shown}
     others = [one for one in there if (one.path.resolve(), one.profile) not in seen]
-    return AskedFor(counted, shown, others)
+    return AskedFor(counted, _by_path(shown, [*there, *shown]), others)
+
+
+def _by_path(tables: Sequence[Expansion], among: Iterable[Expansion]) -> list[Expansion]:
+    """Tables, each with its file in the title where another file's suite has the same name."""
+    files = {(one.suite, one.path.resolve()) for one in among}
+    shared = [name for name, times in Counter(name for name, _ in files).items() if times > 1]
+    return [replace(one, title=f"{one.title} ({one.path})") if one.suite in shared else one for one in tables]
 
 
 def _few(there: Sequence[Expansion], part: Selection, store: Store, own: UserSupplied) -> list[Expansion]:
@@ -162,7 +170,7 @@ def with_results(part: Selection, store: Store, own: UserSupplied) -> list[Expan
     Without suites, all that come with pflbench and have tables, and the user's own that stored runs were made for, as
     far as their files are there; but one that builds on another paper's suite only if it asked for a run itself. A
     single suite that is asked for under a profile need have none. Columns are left out of suites that do not have them,
-    unless a suite is named.
+    unless a suite is named. Without suites, tables with a run of the user come first.
 
     Raises:
         UsageError: Something is unknown, or a suite that is asked for has no table of runs.
@@ -183,7 +191,14 @@ def with_results(part: Selection, store: Store, own: UserSupplied) -> list[Expan
         other = table.extends is not None and _paper_folder(table.extends) != _paper_folder(table.path)
         return not other or requested(asked, table.suite, table.profile, table.path)
 
-    return list(filter(is_shown, found))
+    trained = {run.spec.id for run in store.list() if not run.shipped}
+    requests = frozenset[Request]().union(*(stored.asked.get(id, ()) for id in trained))
+
+    def is_shipped(table: Expansion) -> bool:
+        other = trained.isdisjoint(run.id for run in table.runs)
+        return other and not requested(requests, table.suite, table.profile, table.path)
+
+    return sorted(filter(is_shown, found), key=is_shipped)
 
 
 def _paper_folder(suite: Path) -> Path:

@@ -226,6 +226,16 @@ def test_plain_report_shows_the_users_merged_runs(cli, packaged: Path, folder: P
     assert cli("report").out.startswith("Tiny")
 
 
+def test_tables_with_a_run_of_the_user_go_before_all_others(cli, packaged: Path, folder: Path) -> None:
+    text = (folder / "tiny.toml").read_text().replace("rounds = 2", "rounds = 1").replace('"tiny"', '"z-mine"')
+    (folder / "z-mine.toml").write_text(text)
+    assert cli("run", *ONE).code == cli("run", "-s", "z-mine.toml", *ONE[2:]).code == 0
+    lines = cli("report", "--all", "--format", "csv").out.splitlines()
+    assert list(dict.fromkeys(line.split(",")[0] for line in lines[1:])) == ["z-mine", "tiny"]
+    statuses = [line.split(" [")[0] for line in cli("status").out.splitlines() if "missing" in line and "[" in line]
+    assert list(dict.fromkeys(statuses)) == ["z-mine", "tiny"]
+
+
 def test_damaged_ones_stay_as_they_are(cli, packaged: Path) -> None:
     first, second = sorted(packaged.glob("*.parquet"))
     first.write_bytes(first.read_bytes()[:1000])
