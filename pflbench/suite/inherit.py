@@ -71,11 +71,11 @@ def merged(old: Raw, new: Mapping[str, Any]) -> Raw:
 
 
 def _replaces(key: str, new: Raw, old: Raw) -> bool:
-    """True for a dataset or partition with a name, and for `{value[, source]}` over another value."""
+    """True for a dataset or partition with a name, and for `{value[, source]}` or `{like}` over another value."""
     if key in ("dataset", "partition") and "name" in new:
         return True
     # Beside other keys, `value` is a hyperparameter's name.
-    return "value" in new and new.keys() <= {"value", "source"} and old.keys() <= {"value", "source", "like"}
+    return not new.keys().isdisjoint({"value", "like"}) and (new | old).keys() <= {"value", "source", "like"}
 
 
 def extended_file(raw: Mapping[str, Any], path: Path, shipped: Mapping[str, Path]) -> Path | None:

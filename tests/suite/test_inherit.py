@@ -136,6 +136,7 @@ def test_a_name_or_a_value_begins_anew(tmp_path: Path) -> None:
         ({"lr": 0.1}, {"lr": 0.2, "value": 2}, {"lr": 0.2, "value": 2}),
         ({"value": 1, "source": "paper"}, {"value": 2}, {"value": 2}),
         ({"like": "row.lr", "source": "paper"}, {"value": 2, "source": "code"}, {"value": 2, "source": "code"}),
+        ({"value": 2, "source": "code"}, {"like": "row.lr"}, {"like": "row.lr"}),
         (1, {"value": 2, "source": "code"}, {"value": 2, "source": "code"}),
         (
             {"value": 1, "lr": 0.1},
