@@ -38,7 +38,7 @@ def of(name: str) -> Stages:
 def test_what_nobody_trained_is_no_stage() -> None:
     for shares_a_part in ("fedper", "fedrep", "lg-fedavg", "local"):
         assert there(of(shares_a_part)) == {"personalized", "finetuned", "stored", "sampled"}
-    for without in ("fedprox", "scaffold", "cafeme"):
+    for without in ("scaffold", "cafeme"):
         assert there(of(without)) == {"global", "finetuned"}
 
 
@@ -82,8 +82,8 @@ PERSONALIZES = "    def personal_model(self, f, server, state, *batches, round):
         ("FedAvg", "fedavg", "", {"global", "finetuned", "stored", "sampled"}),
         # What is said of the class's own `personal_model` says nothing of another one.
         ("FedAvg", "fedavg", PERSONALIZES, {"global", "finetuned", "personalized"}),
-        ("PersonalHead", "fedper", "", {"personalized", "finetuned", "stored", "sampled"}),
-        ("PersonalHead", "fedper", '    global_model = "trained"', set(SHOWN) - {"local"}),
+        ("FedPer", "fedper", "", {"personalized", "finetuned", "stored", "sampled"}),
+        ("FedPer", "fedper", '    global_model = "trained"', set(SHOWN) - {"local"}),
         ("Local", "local", '    global_model: str = "start"', set(SHOWN) - {"global", "local"}),
     ],
 )

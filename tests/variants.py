@@ -6,7 +6,15 @@ from pathlib import Path
 
 from pflbench import names
 
-EXAMPLE = str(Path(__file__).parents[1] / "examples" / "fednova.py") + ":FedNova"
+ROOT = Path(__file__).parents[1]
+EXAMPLE = str(ROOT / "examples" / "fednova.py") + ":FedNova"
+
+
+def variant(paper: str, reference: str) -> str:
+    """A shipped variant of a method, `file.py:Class` beside the paper's variant suites."""
+    return str(ROOT / "benchmarks" / paper / "variants" / reference)
+
+
 DECAYING = {"momentum": 0.9, "weight_decay": 0.01}
 LIVELY = {"head_lr": 0.01, "base_lr": 0.01, "base_steps": 5}
 OPTIONS = {
@@ -21,24 +29,29 @@ OPTIONS = {
     "cafeme reset": ("cafeme", {"optimizer_state": "reset", "extra_gate": False, "disjoint": True}),
     "cafeme context": ("cafeme", {"context": "personalization", "order": "exact"}),
     "cafeme labels": ("cafeme", {"context": "personalization", "labels": True, "modulation": "c0"}),
-    "ditto stale": ("ditto", {"anchor": "stale", "optimizer_state": "reset"}),
+    "ditto stale": (variant("cafeme", "ditto.py:StaleAnchor"), {}),
+    "ditto reset": (variant("cafeme", "ditto.py:AdamReset"), {}),
     "fedrep-averaged local": ("fedrep-averaged", {"heads": "local", "head_first": 2, **LIVELY}),
     "fedrep-averaged reset": ("fedrep-averaged", {"optimizer_state": "reset", "base_steps": 2}),
     "per-fedavg personal": ("per-fedavg", {"batch": 7, "personal_epochs": 1}),
     "fedrep-averaged sgd": ("fedrep-averaged", {"optimizer": "sgd", "head_lr": 0.05, "base_lr": 0.05}),
     "local kept": ("local", {"epochs": 3, "momentum": 0.9, "keep_momentum": True}),
     "fedavg adapted": ("fedavg", {**DECAYING, "personal_epochs": 2, "personal_lr": 0.01}),
-    "scaffold released": ("scaffold", {**DECAYING, "clip": 1.0, "server_lr": 0.1}),
+    "scaffold released": (
+        variant("fedec", "released.py:ScaffoldReleased"),
+        {**DECAYING, "clip": 1.0, "server_lr": 0.1},
+    ),
     "pfedme adapted": ("pfedme", {"mu": 0.01, "epochwise": True, "adapt": True}),
-    "fedper private": ("fedper", {**DECAYING, "private_init": "server"}),
+    "fedper private": (variant("fedec", "server_start.py:FedPerServer"), DECAYING),
     "fedrep features": ("fedrep", {}),
-    "fedrep private": ("fedrep", {**DECAYING, "private_init": "server"}),
-    "lg-fedavg private": ("lg-fedavg", {**DECAYING, "private_init": "server"}),
+    "fedrep private": (variant("fedec", "server_start.py:FedRepServer"), DECAYING),
+    "lg-fedavg private": (variant("fedec", "server_start.py:LGFedAvgServer"), DECAYING),
     "apfl momentum": ("apfl", DECAYING),
-    "apfl adaptive": ("apfl", {**DECAYING, "adaptive": True, "lr": 0.05}),
-    "fedrep one optimizer": ("fedrep", {**DECAYING, "one_optimizer": True}),
-    "lg-fedavg reverse": ("lg-fedavg", {**DECAYING, "private_layers": 2}),
-    "apfl released": ("apfl", {**DECAYING, "released": True, "private_init": "server"}),
+    "apfl adaptive": (variant("fedec", "baselines.py:AdaptiveAPFL"), {**DECAYING, "lr": 0.05}),
+    "fedrep one optimizer": (variant("fedec", "baselines.py:OneOptimizer"), DECAYING),
+    "lg-fedavg reverse": (variant("fedec", "baselines.py:FirstShared"), {**DECAYING, "private_layers": 2}),
+    "apfl released": (variant("fedec", "released.py:APFLReleased"), DECAYING),
+    "apfl server": (variant("fedec", "server_start.py:APFLServer"), DECAYING),
     # In so few rounds, with so few clients, the default p and a hardly train, or at a rate of 1.7.
     "l2gd": ("l2gd", {**DECAYING, "p": 0.5, "a": 0.1}),
     # Ten epochs at this rate make rounding visible where a batch of two rows is normalized; FedAvg's do the same.
@@ -54,7 +67,7 @@ OPTIONS = {
         {"epochs": 2, "momentum": 0.5, "weight_decay": 0.01, "share": 0.5},
     ),
     "fedadam momentum": ("fedadam", {**DECAYING, "server_lr": 0.1, "beta1": 0.0}),
-    "fedbabu head": ("fedbabu", {**DECAYING, "train_head": True, "personal_epochs": 1, "batch": 7}),
+    "fedbabu head": ("fedbabu", {**DECAYING, "personal_epochs": 1, "batch": 7}),
     "fedala layers": ("fedala", {**DECAYING, "eta": 0.5, "layers": 2}),
     "fedala share": ("fedala", {"share": 0.6, "start_phase": 12}),
     "per-fedavg-split batch": ("per-fedavg-split", {"epochs": 2, "batch": 6, "personal_epochs": 2}),

@@ -95,17 +95,6 @@ def test_fedbn_keeps_scale_and_shift_at_the_clients() -> None:
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
-def test_fedbabu_that_trains_its_head_is_fedavg(execution: Any) -> None:
-    spec = tiny_spec(rounds=3).model_copy(update={"scoring": BOTH})
-    adapted = {**OPTIONS, "personal_epochs": 2, "personal_lr": 0.02}
-    ours, plain = (
-        Simulation([spec], [FEDERATION], m, tiny_features(), Setup(execution=execution)).run()[0]
-        for m in (FedBABU(train_head=True, **adapted), FedAvg(**adapted))
-    )
-    assert torch.equal(ours.server, plain.server) and ours.scores == plain.scores
-
-
-@pytest.mark.parametrize("execution", EXECUTIONS)
 def test_fedbabu_trains_the_base_under_the_initial_head(execution: Any) -> None:
     network = tiny_features()
     spec = tiny_spec(rounds=2, cohort=2)

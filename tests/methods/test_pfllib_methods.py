@@ -302,8 +302,8 @@ def test_fedamp_is_its_loss_with_models_mixed_by_nearness(execution: Any) -> Non
     assert sorted(run.server.rows.sum(1).tolist()) == pytest.approx(sorted(w.sum().item() for w in stack), rel=1e-12)
 
 
-def test_fedamp_unanchored_is_local_training_bit_for_bit_and_a_wide_sigma_takes_the_mean() -> None:
-    run, alone = trained(FedAMP(lam=50.0, anchored=False, **OPTIONS)), trained(Local(**OPTIONS))
+def test_fedamp_without_a_pull_is_local_training_bit_for_bit_and_a_wide_sigma_takes_the_mean() -> None:
+    run, alone = trained(FedAMP(lam=0.0, **OPTIONS)), trained(Local(**OPTIONS))
     assert all(torch.equal(run.states[client], alone.states[client]) for client in TRAINING)
     far = run.server.rows
     wide = FedAMP(sigma=1e18, alpha=1e18 / 3)

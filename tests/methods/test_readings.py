@@ -13,7 +13,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from variants import variant
 
+from pflbench import names
 from pflbench.catalog import complete, describe
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.run import Initial, sample_cohort
@@ -145,6 +147,11 @@ def rounds(spec: RunSpec = SPEC) -> list[list[int]]:
 CONTEXT = {"context": "personalization"}
 
 
+def ditto(name: str) -> Any:
+    """Reading of Ditto beside CAFeMe's variant suites."""
+    return names.resolve("methods", variant("cafeme", f"ditto.py:{name}"))
+
+
 @pytest.mark.parametrize("execution", EXECUTIONS)
 @pytest.mark.parametrize(
     "options",
@@ -220,10 +227,14 @@ def test_the_gradient_of_the_outer_loss_reaches_the_modulator_through_the_kept_c
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
-@pytest.mark.parametrize("anchor", ["current", "stale"])
-@pytest.mark.parametrize("optimizer_state", ["kept", "reset"])
-def test_dittos_readings_are_those_of_a_slow_version(optimizer_state: Any, anchor: Any, execution: Any) -> None:
-    method = Ditto(steps=3, lr=0.02, personal_lr=0.1, lam=0.7, optimizer_state=optimizer_state, anchor=anchor)
+@pytest.mark.parametrize(
+    ("make", "optimizer_state", "anchor"),
+    [(Ditto, "kept", "current"), (ditto("StaleAnchor"), "kept", "stale"), (ditto("AdamReset"), "reset", "current")],
+)
+def test_dittos_readings_are_those_of_a_slow_version(
+    make: Any, optimizer_state: str, anchor: str, execution: Any
+) -> None:
+    method = make(steps=3, lr=0.02, personal_lr=0.1, lam=0.7)
     slow = Slow(tiny_network(), reset=optimizer_state == "reset")
     w = slow.network.init(0).double()
     personal, last, stale = {}, {}, 0
@@ -269,11 +280,11 @@ def test_dittos_global_part_by_sgd_is_that_of_a_slow_version(execution: Any) -> 
         w = sum(sent) / len(sent)  # type: ignore[assignment]
     slow.check(simulated(method, execution), w)
     new = Initial(slow.network, 0, torch.device("cpu"), torch.float64)
-    assert method.init_client(w, new).adam == ()  # a client keeps no moments
+    assert method.init_client(w, new).memory == ()  # a client keeps no moments
 
 
 def test_a_stale_anchor_changes_no_score_of_the_global_model() -> None:
-    current, stale = (simulated(Ditto(anchor=anchor)) for anchor in ("current", "stale"))  # type: ignore[arg-type]
+    current, stale = (simulated(make()) for make in (Ditto, ditto("StaleAnchor")))
     assert torch.equal(current.server, stale.server) and current.scores == stale.scores
 
 
@@ -337,7 +348,7 @@ def test_what_changes_no_setting_is_the_same_run() -> None:
             "labels": False,
             "disjoint": False,
         },
-        "ditto": {"optimizer_state": "kept", "anchor": "current", "optimizer": None},
+        "ditto": {"optimizer": None},
         "fedrep-averaged": {"optimizer_state": "kept", "heads": "averaged", "head_first": 0},
         "fedavg": {"steps": None},
     }
