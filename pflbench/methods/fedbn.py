@@ -6,7 +6,8 @@ Departures:
 2. The suite sets the weights of the server's mean (paper: uniform).
 3. The whole cohort keeps its trained normalization, also where an upload gets lost.
 4. The upload is a whole vector, with the server's scale and shift in it: the counted costs include them.
-5. Batch normalization uses the batch's statistics, so that only scale and shift stay at a client.
+5. Batch normalization always uses the batch's own statistics; there are no running ones, so of FedBN only scale and
+   shift stay at a client.
 Special cases: none. A network without normalization is refused, as this would be FedAvg.
 """
 
