@@ -20,7 +20,7 @@ from pflbench.engine.run import arrived, sample_cohort
 from pflbench.engine.simulate import Setup, Simulation
 from pflbench.methods.base import Batch, Batches, Draw, Round, mean, steps
 from pflbench.methods.cafeme import CAFeMe
-from pflbench.methods.ditto import Ditto, DittoClient
+from pflbench.methods.ditto import Client, Ditto
 from pflbench.methods.fedavg import FedAvg
 from pflbench.methods.fedper import FedPer
 from pflbench.methods.fedprox import FedProx
@@ -166,9 +166,9 @@ def test_cafemes_meta_gradient_on_quadratics(order: Any) -> None:
 def test_ditto_settles_where_loss_and_pull_agree() -> None:
     f = Quadratic(1)
     method = Ditto(personal_lr=0.2, lam=0.7, lr=0.01)
-    _, state = method.client(f, W, DittoClient(-W, Adam(0.0).init(W)), f.batches * 300, f.batches, round=NOW)
-    close(state.personal, torch.linalg.solve(f.a[0] + 0.7 * EYE, f.b[0] + 0.7 * W), 1e-9)
-    assert state.adam.updates == 1
+    _, state = method.client(f, W, Client(-W, Adam(0.0).init(W)), f.batches * 300, f.batches, round=NOW)
+    close(state.v, torch.linalg.solve(f.a[0] + 0.7 * EYE, f.b[0] + 0.7 * W), 1e-9)
+    assert state.memory.updates == 1
 
 
 def test_ifca_chooses_by_the_sum_of_losses_and_trains_the_choice() -> None:

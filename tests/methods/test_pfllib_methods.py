@@ -54,7 +54,7 @@ from pflbench.methods.fedavg import FedAvg
 from pflbench.methods.feddbe import FedDBE, shifted
 from pflbench.methods.feddistill import FedDistill
 from pflbench.methods.feddyn import FedDyn
-from pflbench.methods.fedfomo import FedFomo, Trained, mixture
+from pflbench.methods.fedfomo import Client, FedFomo, mixture
 from pflbench.methods.fedpac import FedPAC, combined, statistics
 from pflbench.methods.fedproto import FedProto, nearest
 from pflbench.methods.fedrep import FedRep
@@ -362,7 +362,7 @@ def test_fedfomo_starts_from_the_models_that_lower_its_validation_loss(execution
 def test_fedfomos_weights_are_gains_over_distances() -> None:
     def start(models: list[list[float]], there: list[float], old: list[float], own: list[float]) -> list[float]:
         """Start of a client whose validation loss is a model's first entry."""
-        rows, kept = torch.tensor(models, dtype=torch.float64), Trained(*torch.tensor([own, old], dtype=torch.float64))
+        rows, kept = torch.tensor(models, dtype=torch.float64), Client(*torch.tensor([own, old], dtype=torch.float64))
         return mixture(Stack(rows, torch.tensor(there).double()), kept, kept.old[0] - rows[:, 0]).tolist()
 
     old, own = [3.0, 0.0], [9.0, 9.0]
@@ -707,7 +707,7 @@ def test_ditto_by_epochs_takes_both_parts_over_the_same_passes(execution: Any) -
     run = trained(Ditto(optimizer="sgd", lam=lam, personal_lr=RATE, steps=1, **OPTIONS), execution)
     close(run.server, w)
     for client in TRAINING:
-        close(run.states[client].personal, own[client])
+        close(run.states[client].v, own[client])
 
 
 @EXECUTIONS

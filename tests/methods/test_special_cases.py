@@ -332,12 +332,12 @@ def test_ditto_without_pull_trains_its_personal_model_alone() -> None:
     method, f, w = Ditto(steps=4, personal_lr=0.1, lam=0.0), objective(), start()
     mine, shared = drawn(method)
     personal = start() + 0.1  # another place than the server's model
-    state = method.init_client(w, _New())._replace(personal=personal)
+    state = method.init_client(w, _New())._replace(v=personal)
     sent, after = method.client(f, w, state, mine, shared, round=NOW)
-    close(after.personal, sgd(f, personal, mine, 0.1))
-    assert method.personal_model(f, w, after, round=NOW) is after.personal
-    assert method.personal_model(None, None, after, round=Round(0), upload=sent) is after.personal and not torch.equal(
-        after.personal, sent
+    close(after.v, sgd(f, personal, mine, 0.1))
+    assert method.personal_model(f, w, after, round=NOW) is after.v
+    assert method.personal_model(None, None, after, round=Round(0), upload=sent) is after.v and not torch.equal(
+        after.v, sent
     )
 
 

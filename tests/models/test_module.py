@@ -25,6 +25,7 @@ from pflbench.models.module import wrap
 from pflbench.models.network import Network
 from pflbench.running import build
 from pflbench.spec import Scoring
+from pflbench.stages import of_class
 from pflbench.testing import assert_same, nudged, tiny_federation, tiny_spec
 
 SHAPE = (1, 8, 8)
@@ -262,7 +263,7 @@ def trained(
     net: Network, execution: Execution, method: Any, data: Federation, nudge: int | None = None, **changes: Any
 ) -> RunOutcome:
     clients = len(data.support)
-    scoring = Scoring(stages=("global",) if method.personal != "local" else ("personalized",), clients="training")
+    scoring = Scoring(stages=("global",) if not of_class(type(method)).local else ("personalized",), clients="training")
     usual: dict[str, Any] = {
         "clients": clients,
         "cohort": clients - 2,
