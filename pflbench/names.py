@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pflbench import trust, usercode, userimport
 from pflbench.errors import UsageError, unknown
+from pflbench.hyper import check_ranges
 
 if TYPE_CHECKING:
     from pflbench.spec import Named
@@ -74,14 +75,14 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "sun397": "pflbench.data.datasets.sun397:SUN397",
         "digit-five": "pflbench.data.datasets.digit_five:DigitFive",
         "femnist-letters": "pflbench.data.datasets.femnist:FEMNISTLetters",
-        "arrays": "pflbench.data.datasets.arrays:Arrays",
+        "arrays": "pflbench.data.datasets.user_images:Arrays",
         "meta-dataset": "pflbench.data.datasets.meta_dataset:MetaDataset",
         "digit-tasks": "pflbench.data.datasets.meta_dataset:DigitTasks",
         "femnist": "pflbench.data.datasets.femnist:FEMNIST",
         "emnist": "pflbench.data.datasets.mnist:EMNIST",
-        "image-folder": "pflbench.data.datasets.image_folder:ImageFolder",
-        "clients-folder": "pflbench.data.datasets.clients_folder:ClientsFolder",
-        "hf-disk": "pflbench.data.datasets.hf_disk:HfDisk",
+        "image-folder": "pflbench.data.datasets.user_images:ImageFolder",
+        "clients-folder": "pflbench.data.datasets.user_images:ClientsFolder",
+        "hf-disk": "pflbench.data.datasets.user_images:HfDisk",
     },
     "partitions": {
         "shards": "pflbench.data.partitions.cafeme:Shards",
@@ -277,7 +278,10 @@ def make(kind: Kind, reference: str, options: Mapping[str, Any], version: str | 
     made = load(reference, version)
     _check_class(kind, reference, made)
     try:
-        return made(**options)
+        one = made(**options)
+        if kind != "methods":
+            check_ranges(one)
+        return one
     except UsageError:
         raise
     except Exception as error:

@@ -6,7 +6,6 @@ and the options. None needs a test split, or kinds.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from pflbench import rng
 from pflbench.data.partition import Rows, check_clients
 from pflbench.errors import UsageError
+from pflbench.hyper import hyper
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,9 @@ class DirichletEqual:
     arXiv:2111.04263 and its code, which deals one row after the other, each to a random client that still lacks some.
     Every row belongs to somebody; sizes differ by at most one, the first clients having the larger ones. (The
     partition "dirichlet" divides each class by a draw, which gives clients unequal sizes.)
-
-    Attributes:
-        alpha: Concentration: small ones give clients few classes each, large ones all classes alike.
     """
 
-    alpha: float = 0.3
-
-    def __post_init__(self) -> None:
-        if not (self.alpha > 0 and math.isfinite(self.alpha)):
-            raise UsageError(f"DirichletEqual: alpha must be positive and finite, not {self.alpha}.")
+    alpha: float = hyper(0.3, "Concentration of a mix: a small one gives clients few classes each.", above=0)
 
     def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
         """See `Partition`. A client's rows stand by class."""
@@ -68,20 +61,10 @@ class QuantitySkew:
     Rows are shuffled and cut into blocks, whose sizes are `minimum` and a share of what is left; the shares are one
     draw from the symmetric Dirichlet distribution of `beta`. NIID-Bench draws anew until every party has ten rows
     instead, which does not end with many clients. Every row belongs to somebody.
-
-    Attributes:
-        beta: Concentration: small ones give few clients most of the rows, large ones all clients equally many.
-        minimum: Rows that every client has.
     """
 
-    beta: float = 0.5
-    minimum: int = 10
-
-    def __post_init__(self) -> None:
-        if not (self.beta > 0 and math.isfinite(self.beta)):
-            raise UsageError(f"QuantitySkew: beta must be positive and finite, not {self.beta}.")
-        if self.minimum < 1:
-            raise UsageError(f"QuantitySkew: minimum must be at least 1, not {self.minimum}.")
+    beta: float = hyper(0.5, "Concentration of the sizes: a small one gives few clients most of the rows.", above=0)
+    minimum: int = hyper(10, "Rows that every client has.", least=1)
 
     def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
         """See `Partition`. A client's rows stand in random order."""
@@ -110,16 +93,9 @@ class ClassesPerClient:
     nobody, clients first deal all classes among themselves in turn, as far as each may hold so many. The rows of a
     class are shuffled and cut into blocks as equal as possible. Rows of classes that nobody holds are not used. (The
     partition "class-shards" deals a test split, too, and may give a client a class twice.)
-
-    Attributes:
-        classes: Classes that a client holds.
     """
 
-    classes: int = 2
-
-    def __post_init__(self) -> None:
-        if self.classes < 1:
-            raise UsageError(f"ClassesPerClient: classes must be at least 1, not {self.classes}.")
+    classes: int = hyper(2, "Classes that a client has.", least=1)
 
     def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
         """See `Partition`. A client's rows stand by class."""
