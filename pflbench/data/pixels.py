@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pflbench.data.content import files_below
 from pflbench.data.published import file_errors
 from pflbench.data.source import Normalization
 from pflbench.errors import PflbenchError
@@ -46,6 +47,17 @@ def readable_suffixes() -> frozenset[str]:
     return frozenset(suffix for suffix, name in suffixes.items() if name in Image.OPEN and name != "EPS")
 
 
+def images_by_class(folder: Path) -> dict[str, list[Path]]:
+    """Images below a folder that has a folder for each class, by class and by name; hidden files are ignored."""
+    suffixes = readable_suffixes()
+    images: dict[str, list[Path]] = {}
+    for path in sorted(files_below(folder)):
+        name, *below = path.relative_to(folder).parts
+        if below and path.suffix.lower() in suffixes:
+            images.setdefault(name, []).append(path)
+    return images
+
+
 def image_pixels(
     picture: Picture, channels: int, size: tuple[int, int] | None = None, *, sharp: bool = False, viewed: bool = False
 ) -> Pixels:
@@ -53,12 +65,14 @@ def image_pixels(
 
     `size`: height and width, to which it is stretched with Pillow's bilinear filter, or with Lanczos' if `sharp`.
     `viewed`: upright, as its EXIF data say, and transparency on white; else pixels are as stored, and transparency is
-    dropped. Raises `PflbenchError` if it is no image, a damaged one, or, `viewed`, has more than 8 bits a channel.
+    dropped. Raises `PflbenchError` if a file is no image, a damaged one, or, `viewed`, has more than 8 bits a channel;
+    of bytes, what Pillow raises.
     """
     from PIL import Image
 
     file, box = picture if isinstance(picture, Cropped) else (picture, None)
-    with file_errors(f"Cannot read {file if isinstance(file, Path) else 'an image'}"), warnings.catch_warnings():
+    named = file_errors(f"Cannot read {file}") if isinstance(file, Path) else contextlib.nullcontext()
+    with named, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow's, of transparency that is dropped and of damaged EXIF
         if isinstance(file, np.ndarray):
             stored = Image.fromarray(file)
@@ -107,7 +121,7 @@ def user_pixels(pictures: Sequence[Path | bytes], size: int | None, channels: in
     channels = channels or (1 if all(map(_is_gray, pictures)) else 3)
     pixels: Pixels = np.empty((0,), np.uint8)
     for row, picture in enumerate(pictures):
-        image = image_pixels(picture, channels, size and (size, size), viewed=True)
+        image = image_pixels(picture, channels, None if size is None else (size, size), viewed=True)
         if not row:
             pixels = np.empty((len(pictures), *image.shape), np.uint8)
         if image.shape != pixels.shape[1:]:
@@ -123,9 +137,9 @@ def user_pixels(pictures: Sequence[Path | bytes], size: int | None, channels: in
 def _is_gray(picture: Path | bytes) -> bool:
     from PIL import Image
 
-    with file_errors(f"Cannot read {picture if isinstance(picture, Path) else 'an image'}"):
-        with Image.open(io.BytesIO(picture) if isinstance(picture, bytes) else picture) as image:
-            return image.mode in GRAY
+    named = file_errors(f"Cannot read {picture}") if isinstance(picture, Path) else contextlib.nullcontext()
+    with named, Image.open(io.BytesIO(picture) if isinstance(picture, bytes) else picture) as image:
+        return image.mode in GRAY
 
 
 def resized(images: Pixels, size: int | None) -> Pixels:
@@ -151,7 +165,7 @@ def statistics(images: Pixels) -> Normalization:
         counts = sum(np.bincount(image.reshape(-1), minlength=256) for image in images[:, channel])
         mean = float((levels * counts).sum() / np.sum(counts))
         deviation = float(np.sqrt(((levels - mean) ** 2 * counts).sum() / np.sum(counts)))
-        if not deviation:
+        if np.count_nonzero(counts) == 1:
             raise PflbenchError(f"All pixels of channel {channel} are the same: leave out normalize.")
         means.append(mean)
         deviations.append(deviation)

@@ -21,7 +21,7 @@ def file_errors(problem: str) -> Iterator[None]:
     """Let whatever reading a damaged file raises become a `PflbenchError` of one line: "PROBLEM (why)."."""
     try:
         yield
-    except (PflbenchError, MemoryError):
+    except PflbenchError:
         raise
     except Exception as error:
         why = " ".join(str(error).split())
@@ -71,11 +71,11 @@ class Published:
         """Raise `DataMissing` unless all files are present. `failure`: error of the download."""
         missing = [str(path) for path in self.parts(root) if not path.exists()]
         if missing:
-            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            more = f" and {len(missing) - 6} more" if len(missing) > 6 else ""
             why = f" Downloading failed: {failure}." if failure else ""
             fetch = "" if failure or not self.downloads else f" Run `pflbench data fetch {self.command or self.name}`."
             by_hand = self.by_hand.format(root=root)
-            raise DataMissing(f"{self.name} lacks {missing[0]}{more}.{why}{fetch} By hand: {by_hand}.")
+            raise DataMissing(f"{self.name} lacks {', '.join(missing[:6])}{more}.{why}{fetch} By hand: {by_hand}.")
 
     def fetch(self, root: Path) -> None:
         """Download what is missing. Raises `DataMissing` if files are missing then."""
@@ -191,6 +191,14 @@ class SeveralSources(Published, Generic[S]):
     def fetch(self, root: Path) -> None:
         """Download what torchvision can. Raises `DataMissing` if a source is missing then."""
         self._each(root, "fetch")
+
+    def status(self, root: Path) -> str:
+        """One line, from the presence of the files of each source in use."""
+        ready = [name for name, source in self.chosen.items() if all(path.exists() for path in source.parts(root))]
+        missing = [name for name in self.chosen if name not in ready]
+        return "; ".join(
+            f"{state}: {', '.join(names)}" for state, names in (("missing", missing), ("ready", ready)) if names
+        )
 
     def _each(self, root: Path, step: str) -> None:
         lacking: dict[str, str] = {}

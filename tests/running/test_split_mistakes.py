@@ -69,7 +69,7 @@ def no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
 def lab(folder: Path, split: Any, query: str) -> str:
     random = np.random.default_rng(0)
     x, y = random.integers(256, size=(40, 8, 8), dtype=np.uint8), np.arange(40, dtype=np.int64) % 2
-    np.savez(folder / "mine.npz", images=x, labels=y)
+    np.savez(folder / "mine.npz", train_images=x, train_labels=y)
     (folder / "split.json").write_text(json.dumps(split))
     (folder / "split.toml").write_text(SUITE.replace("QUERY", query))
     return str(folder / "split.toml")

@@ -143,12 +143,12 @@ def test_a_file_that_changed_since_is_refused(tmp_path: Path) -> None:
 
 def test_a_pool_that_was_read_meanwhile_is_not_taken_for_another(tmp_path: Path) -> None:
     file, places = tmp_path / "mine.npz", {"datasets.file": str(tmp_path / "mine.npz")}
-    np.savez(file, images=np.zeros((40, 4, 4), dtype=np.uint8), labels=np.arange(40) % 2)
+    np.savez(file, train_images=np.zeros((40, 4, 4), dtype=np.uint8), train_labels=np.arange(40) % 2)
     data, black = Named(name="arrays", options={"file": "mine.npz"}), file.read_bytes()
     read = content.of_dataset(build.dataset(data, places), tmp_path, 0)
     division = Named(name="dirichlet-equal", options={"alpha": 1.0})
     planned = spec(dataset=data.model_copy(update={"content": read}), partition=division, clients=2, training_clients=2)
-    np.savez(file, images=np.full((40, 4, 4), 255, dtype=np.uint8), labels=np.arange(40) % 2)
+    np.savez(file, train_images=np.full((40, 4, 4), 255, dtype=np.uint8), train_labels=np.arange(40) % 2)
     with pytest.raises(UsageError, match="changed while the suite was running"):
         build.federation(planned, tmp_path, places)
     file.write_bytes(black)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pflbench.data.datasets.mnist import MNIST
-from pflbench.data.pixels import decode_all
+from pflbench.data.pixels import decode_all, images_by_class
 from pflbench.data.published import Published, SeveralSources, Torchvision
 from pflbench.data.source import HALF, Normalization, Source
 from pflbench.hyper import hyper
@@ -72,8 +71,8 @@ class SyntheticDigits(DigitSource):
 
     def split(self, root: Path, which: Which) -> Split:
         folder = self.parts(root)[0 if which == "train" else 1]
-        images, labels = zip(*importlib.import_module("torchvision.datasets").ImageFolder(folder).samples, strict=True)
-        return list(map(Path, images)), np.array(labels, dtype=np.int64)
+        listed = [(path, int(digit)) for digit, paths in images_by_class(folder).items() for path in paths]
+        return [path for path, _ in listed], np.array([digit for _, digit in listed])
 
 
 def _calls(name: str, option: str, *values: object) -> list[tuple[str, str, Mapping[str, object]]]:

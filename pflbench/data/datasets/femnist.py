@@ -85,11 +85,12 @@ def _read_json(path: Path) -> Iterator[Piece]:
         content = json.loads(path.read_bytes())
         for user in content["users"]:
             data = content["user_data"][user]
-            characters, levels = np.array(data["y"]), np.asarray(data["x"], dtype=np.float64)
-            if characters.dtype.kind not in "iu" or not (levels.min() >= 0 and levels.max() <= 1):
-                raise ValueError(f"writer {user!r} has labels that are no whole numbers, or gray levels outside 0..1")
+            characters = np.asarray(data["y"]).astype(np.int64, casting="safe")
+            levels = np.asarray(data["x"], dtype=np.float64)
+            if not (levels.min() >= 0 and levels.max() <= 1):
+                raise ValueError(f"writer {user!r} has gray levels outside 0..1")
             images = (levels * 255).round().astype(np.uint8).reshape(len(characters), SIDE, SIDE)
-            yield images, characters.astype(np.int64), [str(user)] * len(images)
+            yield images, characters, [str(user)] * len(images)
 
 
 def _read_parquet(path: Path) -> Iterator[Piece]:
@@ -99,7 +100,7 @@ def _read_parquet(path: Path) -> Iterator[Piece]:
         for batch in file.iter_batches(4096, columns=["image", "writer_id", "character"]):
             rows = batch.to_pydict()
             images = decode_all([image["bytes"] for image in rows["image"]], (1, SIDE, SIDE))
-            yield images[:, 0], np.array(rows["character"], dtype=np.int64), rows["writer_id"]
+            yield images[:, 0], np.asarray(rows["character"]).astype(np.int64, casting="safe"), rows["writer_id"]
 
 
 def _white(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:

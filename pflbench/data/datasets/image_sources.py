@@ -5,7 +5,6 @@ Files are never compared with torchvision's checksums: what counts is that every
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, NamedTuple
@@ -15,7 +14,7 @@ import numpy.typing as npt
 
 from pflbench.data.content import files_below
 from pflbench.data.datasets.cifar import CIFAR100, COARSE
-from pflbench.data.pixels import Cropped, Picture, decode_all
+from pflbench.data.pixels import Cropped, Picture, decode_all, images_by_class
 from pflbench.data.prepared import prepared
 from pflbench.data.published import Published
 from pflbench.data.source import content_hash
@@ -60,7 +59,7 @@ class ImageSource(Published):
 
     def pictures(self, root: Path) -> Listed:
         """Images of each class; raises whatever reading their lists raises."""
-        return in_folders(self.parts(root)[0])
+        return {name: [*paths] for name, paths in images_by_class(self.parts(root)[0]).items()}
 
     def images(self, root: Path) -> ByClass:
         """The images, decoded once and cached (see `prepared`). Raises `ValueError` if there are too few."""
@@ -80,15 +79,6 @@ class ImageSource(Published):
 
         files = [file for path in self.parts(root) for file in (sorted(files_below(path)) or [path])]
         return ByClass(*prepared(f"{self.name}, {SIDE} pixels: 3", files, make))
-
-
-def in_folders(folder: Path, prefix: str = "") -> Listed:
-    """Images of a folder with a folder for each class."""
-    listed = importlib.import_module("torchvision.datasets").ImageFolder(str(folder))
-    pictures: Listed = {f"{prefix}{name}": [] for name in listed.classes}
-    for path, label in listed.samples:
-        pictures[f"{prefix}{listed.classes[label]}"].append(Path(path))
-    return pictures
 
 
 class Aircraft(ImageSource):
@@ -206,7 +196,9 @@ class Characters(ImageSource):
 
     def pictures(self, root: Path) -> Listed:
         alphabets = [alphabet for part in self.parts(root) for alphabet in sorted(part.iterdir()) if alphabet.is_dir()]
-        return {name: images for path in alphabets for name, images in in_folders(path, f"{path.name}/").items()}
+        return {
+            f"{path.name}/{name}": [*images] for path in alphabets for name, images in images_by_class(path).items()
+        }
 
 
 CIFAR_FS = tuple(

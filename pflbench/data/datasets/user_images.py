@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pflbench.data.content import files_below
-from pflbench.data.pixels import Pixels, Shape, readable_suffixes, resized, statistics, user_pixels
+from pflbench.data.pixels import Pixels, Shape, images_by_class, resized, statistics, user_pixels
 from pflbench.data.prepared import prepared
 from pflbench.data.published import file_errors
 from pflbench.data.source import Normalization, Source
@@ -67,6 +67,8 @@ class UserImages:
     def __post_init__(self) -> None:
         if (self.mean is None) != (self.std is None) or (self.normalize and self.mean is not None):
             raise UsageError(f"{self.name}: set mean and std, or normalize alone.")
+        for option in (self.mean, self.std):
+            _ = option is None or _numbers(option)  # a text that is no number raises
         if self.std is not None and not min(_numbers(self.std)) > 0:
             raise UsageError(f"{self.name}: std must be greater than 0, not {self.std}.")
 
@@ -149,8 +151,9 @@ def _numbers(text: float | str) -> tuple[float, ...]:
 
 def _numbered(labels: npt.NDArray[Any], training: int, known: int) -> tuple[npt.NDArray[np.int64], int]:
     """Labels as numbers from 0 on, and the number of classes; 0 for `known`: it is unknown. Raises `ValueError`."""
+    names = None
     if labels.dtype.kind in "US":
-        labels = np.unique(labels, return_inverse=True)[1]
+        names, labels = np.unique(labels, return_inverse=True)
     if labels.dtype.kind not in "biu":
         raise ValueError(f"labels are {labels.dtype}, not whole numbers or text")
     numbers = labels.astype(np.int64)
@@ -158,7 +161,9 @@ def _numbered(labels: npt.NDArray[Any], training: int, known: int) -> tuple[npt.
     if numbers.min() < 0 or numbers.max() >= classes or classes < 2:
         raise ValueError(f"labels go from {numbers.min()} to {numbers.max()}, not from 0 to {max(classes, 2) - 1}")
     if not known and len(present := np.unique(numbers[:training])) < classes:
-        gap = np.setdiff1d(np.arange(classes), present)[0]
+        gap = int(np.setdiff1d(np.arange(classes), present)[0])
+        if names is not None:
+            raise ValueError(f"class {names[gap]!s} has test images and no training image")
         raise ValueError(
             f"class {gap} has no training image: number the classes from 0 on without a gap, or set known_classes"
         )
@@ -192,8 +197,7 @@ class Arrays(UserImages):
     of each row, numbers or text. Other arrays are ignored, and nothing is unpickled.
     """
 
-    file: Path
-    """The .npz file."""
+    file: Path = hyper(MISSING, "The .npz file.")
     channels_first: bool | None = hyper(None, "Images are [n, channels, height, width].")
     range: str | None = hyper(None, 'Floats that are black and white, "-1,1"; none: 0 and 1.')
     known_classes: int | None = hyper(None, "Number of classes, if a class has no training image.", least=2)
@@ -229,8 +233,7 @@ class ClientsFolder(UserImages):
     test part. Clients are numbered in the order of their names, or as numbers if all names are numbers.
     """
 
-    root: Path
-    """The folder."""
+    root: Path = hyper(MISSING, "The folder.")
     range: str | None = hyper(None, 'Floats that are black and white, "-1,1"; none: 0 and 1.')
     known_classes: int | None = hyper(None, "Number of classes, if a class has no training image.", least=2)
 
@@ -280,8 +283,7 @@ class ImageFolder(UserImages):
     upright, as their EXIF data say, and transparency on white. They are decoded once and cached.
     """
 
-    root: Path
-    """The folder."""
+    root: Path = hyper(MISSING, "The folder.")
     channels: Literal[1, 3] | None = hyper(None, "1: gray, 3: colored; none: gray if all images are, else colored.")
 
     name: ClassVar = "image-folder"
@@ -297,17 +299,18 @@ class ImageFolder(UserImages):
 
     def _listed(self, folder: Path) -> list[tuple[Path, str]]:
         """Images of a folder and their classes, by class and by name."""
-        suffixes, is_image = readable_suffixes(), lambda path: Path(path).suffix.lower() in suffixes
-        torchvision = importlib.import_module("torchvision.datasets")
-        listed = torchvision.DatasetFolder(str(folder), loader=Path, is_valid_file=is_image)
-        paths = {Path(path) for path, _ in listed.samples}
+        listed = [(path, name) for name, paths in images_by_class(folder).items() for path in paths]
+        paths = {path for path, _ in listed}
         if deep := [path for path in paths if len(path.relative_to(folder).parts) - (path.parent.name == "images") > 2]:
             raise ValueError(f"{deep[0].parent} lies in the folder of a class")
+        folders = {one.name: one for one in folder.iterdir() if one.is_dir() and not one.name.startswith(".")}
+        if empty := folders.keys() - {name for _, name in listed}:
+            raise ValueError(f"{folders[min(empty)]} has no image that Pillow reads")
         if unread := sorted(set(files_below(folder)) - paths):
             kinds = ", ".join(sorted({path.suffix.lower() or "no suffix" for path in unread}))
             text = f"{folder}: Pillow reads {len(listed)} files; {len(unread)} others are not used ({kinds}), such as"
             warnings.warn(f"{text} {unread[0]}.", stacklevel=2)
-        return [(Path(path), listed.classes[label]) for path, label in listed.samples]
+        return listed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -318,8 +321,7 @@ class HfDisk(UserImages):
     `Image`, are shown upright, as their EXIF data say, and transparency on white.
     """
 
-    path: Path
-    """The folder that was saved."""
+    path: Path = hyper(MISSING, "The folder that was saved.")
     image: str | None = hyper(None, "Column of the images; none: the only one of type Image.")
     label: str | None = hyper(None, "Column of the labels; none: the only one of type ClassLabel.")
     client: str | None = hyper(None, "Column of each image's owner, numbers or text: the kinds; none: no kinds.")
