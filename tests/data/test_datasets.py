@@ -33,9 +33,6 @@ FILES: list[tuple[Dataset, str]] = [
     (EMNIST("letters"), "EMNIST/raw/emnist-letters-train-images-idx3-ubyte"),
     (CIFAR10(), "cifar-10-batches-py/data_batch_1"),
     (CIFAR100(), "cifar-100-python/test"),
-    (DigitFive("mnist"), "MNIST/raw/t10k-images-idx3-ubyte"),
-    (DigitFive("svhn"), "SVHN/test_32x32.mat"),
-    (DigitFive("usps"), "USPS/usps.bz2"),
 ]
 """Datasets that are downloaded, and a file each needs."""
 
