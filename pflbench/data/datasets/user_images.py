@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from dataclasses import MISSING, dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -197,7 +197,7 @@ class Arrays(UserImages):
     of each row, numbers or text. Other arrays are ignored, and nothing is unpickled.
     """
 
-    file: Path = hyper(MISSING, "The .npz file.")
+    file: Path = field(metadata={"help": "The .npz file."})
     channels_first: bool | None = hyper(None, "Images are [n, channels, height, width].")
     range: str | None = hyper(None, 'Floats that are black and white, "-1,1"; none: 0 and 1.')
     known_classes: int | None = hyper(None, "Number of classes, if a class has no training image.", least=2)
@@ -233,7 +233,7 @@ class ClientsFolder(UserImages):
     test part. Clients are numbered in the order of their names, or as numbers if all names are numbers.
     """
 
-    root: Path = hyper(MISSING, "The folder.")
+    root: Path = field(metadata={"help": "The folder."})
     range: str | None = hyper(None, 'Floats that are black and white, "-1,1"; none: 0 and 1.')
     known_classes: int | None = hyper(None, "Number of classes, if a class has no training image.", least=2)
 
@@ -283,7 +283,7 @@ class ImageFolder(UserImages):
     upright, as their EXIF data say, and transparency on white. They are decoded once and cached.
     """
 
-    root: Path = hyper(MISSING, "The folder.")
+    root: Path = field(metadata={"help": "The folder."})
     channels: Literal[1, 3] | None = hyper(None, "1: gray, 3: colored; none: gray if all images are, else colored.")
 
     name: ClassVar = "image-folder"
@@ -321,7 +321,7 @@ class HfDisk(UserImages):
     `Image`, are shown upright, as their EXIF data say, and transparency on white.
     """
 
-    path: Path = hyper(MISSING, "The folder that was saved.")
+    path: Path = field(metadata={"help": "The folder that was saved."})
     image: str | None = hyper(None, "Column of the images; none: the only one of type Image.")
     label: str | None = hyper(None, "Column of the labels; none: the only one of type ClassLabel.")
     client: str | None = hyper(None, "Column of each image's owner, numbers or text: the kinds; none: no kinds.")

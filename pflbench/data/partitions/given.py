@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import MISSING, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -36,7 +36,7 @@ class Given:
     sets `query = "partition"`. Several clients may be tested on a row that no client trains on.
     """
 
-    file: Path = hyper(MISSING, "The JSON file.")
+    file: Path = field(metadata={"help": "The JSON file."})
     overlap: bool | None = hyper(None, "Allow rows that one client trains on and another trains or is tested on.")
 
     shares: ClassVar[bool] = True
