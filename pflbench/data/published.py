@@ -142,7 +142,7 @@ class Torchvision(Published):
         """Images and labels of a split."""
         npz = root / self.npz
         if self.parts(root) == [npz]:
-            with np.load(npz, allow_pickle=False) as arrays:
+            with npz.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 images, labels = arrays[f"{split}_images"], arrays[f"{split}_labels"]
         else:
             name, folder, options = self.downloads[0 if split == "train" else -1]

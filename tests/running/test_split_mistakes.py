@@ -50,11 +50,23 @@ hyper = { epochs = 1 }
 CLIENTS = [{"train": rows[:8], "test": rows[8:]} for rows in np.arange(40).reshape(4, 10).tolist()]
 MISTAKES: dict[str, tuple[Any, str, str]] = {
     "too few clients": (CLIENTS[:3], '"partition"', "has 3 clients and the suite 4: write clients = 3"),
-    "a row that is missing": ([*CLIENTS[:3], {"train": [999], "test": [39]}], '"partition"', "client 3 has row 999"),
-    "a row twice": ([*CLIENTS[:3], {"train": [30, 1], "test": [39]}], '"partition"', "client 0 trains on row 1"),
+    "a row that is missing": (
+        [*CLIENTS[:3], {"train": [999], "test": [39]}],
+        '"partition"',
+        "rows of client 3 are not integers in 0..39",
+    ),
+    "a row twice": (
+        [*CLIENTS[:3], {"train": [30, 1], "test": [39]}],
+        '"partition"',
+        "trains on row 1, and it occurs a second time",
+    ),
     "another query": (CLIENTS, "0.5", 'write query = "partition"'),
-    "a test row that trains": ([*CLIENTS[:3], {"train": [30], "test": [30]}], '"partition"', "client 3 a row twice"),
-    "no list": ({"a": 1}, '"partition"', "is not a list of clients"),
+    "a test row that trains": (
+        [*CLIENTS[:3], {"train": [30], "test": [30]}],
+        '"partition"',
+        "trains on row 30, and it occurs a second time",
+    ),
+    "no list": ({"a": 1}, '"partition"', "is no split: the file"),
 }
 
 

@@ -207,7 +207,7 @@ class Arrays(UserImages):
 
     def read(self, files: list[Path]) -> Content:
         """See `UserImages`."""
-        with np.load(self.file, allow_pickle=False) as arrays:
+        with self.file.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             parts = [part for part in ("train", "test") if part == "train" or f"{part}_images" in arrays]
             images = [arrays[f"{part}_images"] for part in parts]
             labels = [arrays[f"{part}_labels"].reshape(len(some)) for part, some in zip(parts, images, strict=True)]
@@ -266,7 +266,7 @@ class ClientsFolder(UserImages):
 def _arrays(path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Images `x` and labels `y` of a client's file."""
     with file_errors(f"{path} does not have images x and labels y. {FORMS}"):
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             if arrays.files != ["data"]:
                 return arrays["x"], arrays["y"]
         data = unpickled_array(path, "data")

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 import numpy as np
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from pflbench.data.partition import Hand, Rows
 from pflbench.data.published import file_errors
-from pflbench.errors import DataMissing, UsageError
+from pflbench.errors import DataMissing, PflbenchError, UsageError
 from pflbench.hyper import hyper
 
 Numbers = Annotated[list[int], Field(min_length=1)]
@@ -71,7 +71,13 @@ def read_clients(path: Path) -> list[Hand]:
     """Train and test rows of each client. Raises `DataMissing` or `PflbenchError`."""
     if not path.is_file():
         raise DataMissing(f"{path} is missing. Write the rows of each client into it, or correct the path.")
-    form = 'Write a JSON list with one object for each client: [{"train": [0, 5], "test": [7]}, …]'
+    form = 'Write a JSON list with one object for each client: [{"train": [0, 5], "test": [7]}, …].'
     with file_errors(f"{path} is no split. {form}"):
-        listed = _FILE.validate_json(path.read_text(encoding="utf-8-sig"))
+        text = path.read_text(encoding="utf-8-sig")
+        try:
+            listed = _FILE.validate_json(text)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = " ".join(map(str, first["loc"])) or "the file"
+            raise PflbenchError(f"{path} is no split: {where}: {first['msg']}. {form}") from error
         return [(np.array(one.train, np.int64), np.array(one.test, np.int64)) for one in listed]
