@@ -342,11 +342,7 @@ class HfDisk(UserImages):
             library = importlib.import_module("datasets")
         except ImportError as error:
             raise PflbenchError("hf-disk needs the library datasets: pip install 'pflbench[hf]'.") from error
-        saved = library.load_from_disk(str(self.path))
-        splits = saved if isinstance(saved, dict) else {"train": saved}
-        train = self.train or (next(iter(splits)) if len(splits) == 1 else "train")
-        test = self.test or next((name for name in TESTS if name in splits and name != train), None)
-        chosen = [splits[name] for name in (train, test) if name is not None]
+        chosen = self._chosen(library.load_from_disk(str(self.path)))
         for split in chosen:
             split.data.table.validate(full=True)  # invalid values can end the process when they are read
         features = chosen[0].features
@@ -359,6 +355,13 @@ class HfDisk(UserImages):
         )
         sizes = np.array([sum(map(len, chosen[1:])), getattr(features[label], "num_classes", 0)])
         return Content(user_pixels(pictures, self.size, self.channels), labels, clients, sizes)
+
+    def _chosen(self, saved: Any) -> list[Any]:
+        """The training split, and the test split if there is one."""
+        splits = saved if isinstance(saved, dict) else {"train": saved}
+        train = self.train or (next(iter(splits)) if len(splits) == 1 else "train")
+        test = self.test or next((name for name in TESTS if name in splits and name != train), None)
+        return [splits[name] for name in (train, test) if name is not None]
 
 
 def _column(features: Any, kind: str, chosen: str | None) -> str:
