@@ -85,7 +85,7 @@ class Digits(Bundled):
         from torch.nn.functional import interpolate
 
         original, digits = _bundled()
-        found = content_hash(original, digits)
+        hash = content_hash(original, digits)
         if self.test is not None:
             order = stream(0, "digits", "test").permutation(_COUNT)
             original, digits = original[order], digits[order]
@@ -103,15 +103,15 @@ class Digits(Bundled):
             digits // 2 if self.coarse else digits,
             kind,
             self.classes,
-            found,
+            hash,
             test=self.test or 0,
         )
 
 
 def _files() -> list[Path]:
     """scikit-learn's file of the digits, found without importing it (seconds); none if it lies elsewhere."""
-    found = find_spec("sklearn")
-    path = Path(found.origin or "").parent / "datasets" / "data" / "digits.csv.gz" if found else Path()
+    spec = find_spec("sklearn")
+    path = Path(spec.origin or "").parent / "datasets" / "data" / "digits.csv.gz" if spec else Path()
     return [path] if path.is_file() else []
 
 

@@ -156,5 +156,5 @@ def draw_task(counts: Rows, ways: int, each: int, seed: int, *names: str | int) 
     chosen = stream(seed, *names, "classes").permutation(len(counts))[:ways].tolist()
     starts = np.cumsum(counts) - counts
     drawn = [stream(seed, *names, "images", name).permutation(counts[name])[:each] for name in chosen]
-    rows = np.concatenate([starts[name] + mine for name, mine in zip(chosen, drawn, strict=True)])
-    return rows, np.repeat(np.arange(ways, dtype=np.int64), [len(mine) for mine in drawn])
+    rows = np.concatenate([starts[name] + part for name, part in zip(chosen, drawn, strict=True)])
+    return rows, np.repeat(np.arange(ways, dtype=np.int64), [len(part) for part in drawn])

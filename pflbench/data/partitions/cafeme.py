@@ -129,10 +129,10 @@ class Kinds:
             raise UsageError(f"{clients} clients cannot share {len(kinds)} kinds evenly: use a multiple of it.")
         each = clients // len(kinds)
         order = shuffled(len(labels), seed)
-        held = [part for k in kinds for part in np.array_split(order[kind[order] == k], each)]
-        if min(len(rows) for rows in held) == 0:
+        owned = [part for k in kinds for part in np.array_split(order[kind[order] == k], each)]
+        if min(len(rows) for rows in owned) == 0:
             raise UsageError(f"A kind has fewer rows than the {each} clients that share it: use fewer clients.")
-        return held
+        return owned
 
 
 @dataclass(frozen=True)
@@ -182,5 +182,5 @@ class Natural:
         if clients < len(fit):
             fit = rng.stream(seed, "natural").permutation(fit)[:clients]
         order = np.argsort(every, kind="stable")
-        held = np.split(order, np.cumsum(sizes + tested)[:-1])
-        return [(held[k][: sizes[k]], held[k][sizes[k] :]) for k in fit.tolist()]
+        owned = np.split(order, np.cumsum(sizes + tested)[:-1])
+        return [(owned[k][: sizes[k]], owned[k][sizes[k] :]) for k in fit.tolist()]

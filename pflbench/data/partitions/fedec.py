@@ -69,18 +69,18 @@ def _dealt(hands: Rows, rows: Rows, labels: Rows, shards: int, random: np.random
     """The rows of every client, whose classes are `hands` ["clients", "classes per client"]."""
     piles: dict[int, list[Rows]] = {}
     for name in np.unique(hands).tolist():
-        mine = rows[labels == name]
-        if len(mine) < shards:
+        pile = rows[labels == name]
+        if len(pile) < shards:
             raise UsageError(
-                f"Class {name} is to be cut into {shards} shards, and the {split} split has {len(mine)} rows of it: "
+                f"Class {name} is to be cut into {shards} shards, and the {split} split has {len(pile)} rows of it: "
                 "use fewer clients or fewer classes_per_client."
             )
-        piles[name] = np.array_split(mine, shards)
-    held = []
+        piles[name] = np.array_split(pile, shards)
+    owned = []
     for hand in hands.tolist():
         drawn = [piles[name].pop(int(random.integers(len(piles[name])))) for name in hand]
-        held.append(np.concatenate(drawn))
-    return held
+        owned.append(np.concatenate(drawn))
+    return owned
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ class PFLlib:
         names = int(labels.max()) + 1
         most = math.ceil(clients / names * self.classes)
         lacking = np.full(clients, self.classes)
-        held = [np.empty(0, dtype=np.int64)] * clients
+        owned = [np.empty(0, dtype=np.int64)] * clients
         for k in range(names):
             rows, holders = np.flatnonzero(labels == k), np.flatnonzero(lacking)[:most].tolist()
             if not holders:  # clients have their classes, and the others are nobody's
@@ -77,9 +77,9 @@ class PFLlib:
                 )
             sizes = random.randint(low, max(high, low + 1), len(holders) - 1)
             for client, piece in zip(holders, np.split(rows, np.cumsum(sizes)), strict=True):
-                held[client] = np.concatenate([held[client], piece])
+                owned[client] = np.concatenate([owned[client], piece])
             lacking[holders] -= 1
-        return held
+        return owned
 
     def _hand(self, rows: Rows, random: np.random.RandomState) -> Hand:
         order = rows[random.permutation(len(rows))]

@@ -35,21 +35,21 @@ class DirichletEqual:
     def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
         """See `Partition`. A client's rows stand by class."""
         check_clients(len(labels), clients)
-        names, left = np.unique(labels, return_counts=True)
+        names, remaining = np.unique(labels, return_counts=True)
         each, larger = divmod(len(labels), clients)
         lacking = np.where(np.arange(clients) < larger, each + 1, each)
         mixes = rng.stream(seed, "dirichlet-equal", "mixes").dirichlet(np.full(len(names), self.alpha), clients)
         random = rng.stream(seed, "dirichlet-equal", "counts")
         counts = np.zeros((clients, len(names)), dtype=np.int64)
         while lacking.any():  # a pass that leaves somebody lacking exhausts a class
-            weights = mixes * (left > 0)
+            weights = mixes * (remaining > 0)
             lost = ~(weights.sum(1) > 0)  # mixes that underflowed for all classes that are left
-            weights[lost] = left
+            weights[lost] = remaining
             wanted = random.multinomial(lacking, weights / weights.sum(1, keepdims=True))
-            for c in np.flatnonzero(wanted.sum(0) > left):
-                wanted[:, c] = random.multivariate_hypergeometric(wanted[:, c], left[c])
+            for c in np.flatnonzero(wanted.sum(0) > remaining):
+                wanted[:, c] = random.multivariate_hypergeometric(wanted[:, c], remaining[c])
             counts += wanted
-            left = left - wanted.sum(0)
+            remaining = remaining - wanted.sum(0)
             lacking = lacking - wanted.sum(1)
         return _dealt(labels, names, counts, seed, "dirichlet-equal")
 
@@ -105,9 +105,9 @@ class ClassesPerClient:
             raise UsageError(
                 f"ClassesPerClient: a client cannot hold {self.classes} classes, there are {len(names)}: use fewer."
             )
-        held = self._hands(len(names), clients, rng.stream(seed, "classes-per-client", "classes"))
-        holders = held.sum(0)
-        counts = np.zeros(held.shape, dtype=np.int64)
+        owned = self._hands(len(names), clients, rng.stream(seed, "classes-per-client", "classes"))
+        holders = owned.sum(0)
+        counts = np.zeros(owned.shape, dtype=np.int64)
         for c in np.flatnonzero(holders):
             if sizes[c] < holders[c]:
                 raise UsageError(
@@ -115,24 +115,24 @@ class ClassesPerClient:
                     "fewer clients, or fewer classes each."
                 )
             each, larger = divmod(int(sizes[c]), int(holders[c]))
-            counts[held[:, c], c] = np.where(np.arange(holders[c]) < larger, each + 1, each)
+            counts[owned[:, c], c] = np.where(np.arange(holders[c]) < larger, each + 1, each)
         return _dealt(labels, names, counts, seed, "classes-per-client")
 
     def _hands(self, classes: int, clients: int, random: np.random.Generator) -> npt.NDArray[np.bool_]:
         """Classes that each client holds, bool ["clients", "classes"]."""
-        held = np.zeros((clients, classes), dtype=np.bool_)
+        owned = np.zeros((clients, classes), dtype=np.bool_)
         for client in range(clients):
-            held[client, list(range(client, classes, clients))[: self.classes] or [client % classes]] = True
-            others = np.flatnonzero(~held[client])
-            held[client, random.choice(others, self.classes - held[client].sum(), replace=False)] = True
-        return held
+            owned[client, list(range(client, classes, clients))[: self.classes] or [client % classes]] = True
+            others = np.flatnonzero(~owned[client])
+            owned[client, random.choice(others, self.classes - owned[client].sum(), replace=False)] = True
+        return owned
 
 
 def _dealt(labels: Rows, names: Sequence[int] | Rows, counts: Rows, seed: int, partition: str) -> list[Rows]:
     """The rows of each client, drawn at random. `counts`: its rows of each class, int64 ["clients", "classes"]."""
-    held: list[list[Rows]] = [[] for _ in counts]
+    owned: list[list[Rows]] = [[] for _ in counts]
     for name, of_clients in zip(np.asarray(names).tolist(), counts.T, strict=True):
         rows = rng.stream(seed, partition, "class", name).permutation(np.flatnonzero(labels == name))
-        for mine, block in zip(held, np.split(rows, np.cumsum(of_clients)), strict=False):
-            mine.append(block)
-    return [np.concatenate(mine) for mine in held]
+        for part, block in zip(owned, np.split(rows, np.cumsum(of_clients)), strict=False):
+            part.append(block)
+    return [np.concatenate(part) for part in owned]

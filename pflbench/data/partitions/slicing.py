@@ -70,9 +70,9 @@ class RandomSlicing:
         holders = clients * len(hands[0]) // len(piles)
         size = self._size(len(piles), min(map(len, piles.values())), holders)
         random = rng.stream(seed, "slices")
-        kept = {name: random.permutation(pile)[:size] for name, pile in piles.items()}
+        shuffled = {name: random.permutation(pile)[:size] for name, pile in piles.items()}
         cuts = random_cuts(size, holders, random) if self.cuts == "random" else np.arange(1, holders) * size // holders
-        blocks = {name: np.split(pile, cuts) for name, pile in kept.items()}
+        blocks = {name: np.split(pile, cuts) for name, pile in shuffled.items()}
         return [np.concatenate([blocks[name].pop() for name in sorted(hand.tolist())]) for hand in hands]
 
     def _size(self, types: int, smallest: int, holders: int) -> int:
@@ -176,18 +176,18 @@ class PairSlicing:
 
         piles = rows_by_type(kind)
         random = rng.stream(seed, "slices")
-        held: list[list[Rows]] = [[] for _ in range(clients)]
+        owned: list[list[Rows]] = [[] for _ in range(clients)]
         for name in sorted(holders):
-            pile, mine = piles.get(name, kind[:0]), holders[name]
-            if len(pile) < len(mine):
+            pile, owners = piles.get(name, kind[:0]), holders[name]
+            if len(pile) < len(owners):
                 raise UsageError(
-                    f"{len(mine)} clients hold label {name % count} of source {name // count}, which has "
+                    f"{len(owners)} clients hold label {name % count} of source {name // count}, which has "
                     f"{len(pile)} rows: use fewer clients."
                 )
-            blocks = np.split(random.permutation(pile), random_cuts(len(pile), len(mine), random))
-            for client, block in zip(mine, blocks, strict=True):
-                held[client].append(block)
-        return [np.concatenate(blocks) for blocks in held]
+            blocks = np.split(random.permutation(pile), random_cuts(len(pile), len(owners), random))
+            for client, block in zip(owners, blocks, strict=True):
+                owned[client].append(block)
+        return [np.concatenate(blocks) for blocks in owned]
 
 
 def rows_by_type(types: Rows) -> dict[int, Rows]:
