@@ -35,8 +35,7 @@ class Bounds:
 def hyper(default: Any, help: str, *, added: bool = False, **range: float) -> Any:
     """A hyperparameter: a dataclass field with its default value, its meaning, and the numbers it may be.
 
-    Its type is the field's annotation; a `Literal` lists its choices. Write all arguments as literals: listings read
-    them from the source, without importing the method.
+    Its type is the field's annotation; a `Literal` lists its choices.
 
     Args:
         default: The value unless a suite sets another. `None` means "off" and is no part of a run's identity.

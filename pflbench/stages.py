@@ -1,15 +1,13 @@
-"""Stages of a method, by what its class overrides and declares; read from its source, so without torch."""
+"""Stages of a method, by what its class overrides and declares."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Final, Literal, get_args
 
-from pflbench import names
-from pflbench.classes import Declared, lineage
 from pflbench.spec import RunSpec, Stage
 
 Shown = Literal["global", "personalized", "finetuned", "stored", "sampled", "local"]
@@ -79,24 +77,17 @@ class Stages:
         return value is not None and value is not False
 
     def below(self, body: Mapping[str, Any]) -> Stages:
-        """Stages of a class derived from one of these, from its definitions as `Declared.body` has them."""
+        """Stages of a class derived from one of these; `body`: its definitions."""
         changes: dict[str, Any] = {}
         if "personal_model" in body:  # what the base declares is about another one
-            leaves = "upload" in body["personal_model"]
+            leaves = "upload" in inspect.signature(body["personal_model"]).parameters
             changes = {"personalizes": True, "leaves": leaves, "personal_needs": None, "records": ()}
-        return replace(self, **changes | {name: body[name] for name in _DECLARED if body.get(name) is not None})
+        return replace(self, **changes | {name: body[name] for name in _DECLARED if name in body})
 
 
 def of_class(method: type) -> Stages:
     """The stages of a method's class."""
-    own = (
-        {
-            name: inspect.signature(value).parameters if inspect.isfunction(value) else value
-            for name, value in vars(one).items()
-        }
-        for one in reversed(method.__mro__)
-        if one.__module__ not in (_PROTOCOL, "builtins")
-    )
+    own = (vars(one) for one in reversed(method.__mro__) if one.__module__ not in (_PROTOCOL, "builtins"))
     return reduce(Stages.below, own, Stages())
 
 
@@ -117,15 +108,3 @@ def canonical(stages: Iterable[str]) -> tuple[Stage, ...]:
     if wanted & set(RECORDED):
         wanted.add("personalized")
     return tuple(stage for stage in SCORED if stage in wanted)
-
-
-def of_reference(reference: str) -> Stages:
-    """The stages of the method behind `module:Class` or `file.py:Class`; imported only if its source does not tell."""
-    declared = lineage(reference)
-    return of_class(names.load(reference)) if declared is None else of_lineage(declared)
-
-
-def of_lineage(declared: Sequence[Declared]) -> Stages:
-    """The stages of a method whose class and bases are declared so."""
-    own = (one.body for one in reversed(declared) if one.module != _PROTOCOL)
-    return reduce(Stages.below, own, Stages())

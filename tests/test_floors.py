@@ -23,7 +23,6 @@ GROUND = (
     "result",
     "names",
     "stages",
-    "classes",
     "hyper",
     "usercode",
     "userimport",

@@ -9,18 +9,18 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pflbench import names, usercode
-from pflbench.catalog import describe
+from pflbench.catalog import shipped_method
 from pflbench.errors import UsageError
-from pflbench.names import BUILT_IN, is_reference, split_reference
+from pflbench.names import is_reference, split_reference
 from pflbench.report.text import grouped
 from pflbench.spec import RunSpec
-from pflbench.stages import PREFERRED, Shown, canonical, of_reference, of_run
+from pflbench.stages import PREFERRED, Shown, canonical, of_run
 from pflbench.store import Stored
 from pflbench.store.requests import Requests, requested
 from pflbench.suite.cells import Cell, ColumnHead, Expansion, Reading, TableRow
@@ -208,8 +208,8 @@ def _same(run: RunSpec, other: RunSpec, key: str) -> bool:
     if key.startswith("finetune."):
         rules, name = (run.scoring.finetune, other.scoring.finetune), key.removeprefix("finetune.")
         return None not in rules and getattr(rules[0], name) == getattr(rules[1], name)
-    if key == "batch" and run.method.name in BUILT_IN["methods"]:
-        return describe(run.method.name).minibatches
+    if key == "batch" and (method := shipped_method(run.method.name)):
+        return method.minibatches
     return key != "rounds" or run.rounds == other.rounds
 
 
@@ -230,13 +230,9 @@ def _readings(head: ColumnHead, column: _Column, runs: Sequence[RunSpec]) -> lis
 def _stages(run: RunSpec) -> set[str]:
     """The stages that a run has scores of: a built-in method's old runs may be scored at some that it does not have."""
     scored: set[str] = set(run.scoring.stages)
-    reference = BUILT_IN["methods"].get(run.method.name)
-    if reference is None:
+    if (method := shipped_method(run.method.name)) is None:
         return scored
-    return {stage for stage in of_run(run, _of_built_in(reference)) if set(canonical([stage])) <= scored}
-
-
-_of_built_in = cache(of_reference)
+    return {stage for stage in of_run(run, method.stages) if set(canonical([stage])) <= scored}
 
 
 def _of_seeds(runs: Iterable[RunSpec], seeds: Sequence[int]) -> tuple[RunSpec, ...]:
@@ -279,7 +275,7 @@ def _differing(one: Variant, rival: Variant) -> list[tuple[str, str]]:
 
 def short_name(name: str) -> str:
     """A method's name without the file or module that it stands in."""
-    return split_reference(name)[1] if is_reference(name) else name
+    return split_reference(name)[1] if ":" in name else name
 
 
 class Extra(NamedTuple):

@@ -8,7 +8,7 @@ from pathlib import Path
 from pflbench.commands import public_folder
 from pflbench.report.claims import Judged, Tables, asked, judge
 from pflbench.report.compact import check_known
-from pflbench.report.explain import hyperparameters, method_of, shared_settings
+from pflbench.report.explain import hyperparameters, shared_settings
 from pflbench.report.html.data import CellSources, Sheet, with_numbers
 from pflbench.report.html.render import render_page as rendered
 from pflbench.report.layout import Filled, fill, finished, reread
@@ -113,7 +113,7 @@ def _told(filled: Filled) -> dict[tuple[str, str], CellSources]:
     table, found = filled.table, dict[tuple[str, str], CellSources]()
     for place, cell in filled.cells.items():
         if filled.grid[place].there:
-            method = method_of(cell, filled.shelf, table.locations)
+            method = shipped_method(cell.needed[0].method.name)
             given = (*hyperparameters(cell, method), *shared_settings(cell, method))
             whole = table.profile == "paper" and place in table.places
             found[place] = CellSources([one[:3] for one in given], table.departures_of(cell) if whole else [])

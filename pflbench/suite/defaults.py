@@ -10,9 +10,9 @@ from typing import Any
 
 from pflbench.catalog import describe
 from pflbench.errors import UsageError
+from pflbench.names import anchored
 from pflbench.stages import Shown
 from pflbench.suite.inherit import Raw
-from pflbench.suite.rows import anchored
 
 TABLES: Mapping[str, Raw] = {
     "suite": {"paper": "none", "protocol": "the suite's own", "spread": {"kind": "std"}},

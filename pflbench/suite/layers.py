@@ -18,7 +18,7 @@ from pflbench.errors import UsageError, unknown
 from pflbench.selection import EVERYTHING, Selection
 from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
 from pflbench.suite.document import Document, Suite
-from pflbench.suite.rows import SelectedRow, all_known, anchored, suite_rows
+from pflbench.suite.rows import SelectedRow, all_known, suite_rows
 from pflbench.suite.schema import Candidates, Column, FederationKeys, FinetuneKeys, NamedTable, Row, Sourced
 from pflbench.suite.sources import PROFILE, SETTINGS, Source
 from pflbench.suite.strict import at
@@ -102,7 +102,7 @@ class ColumnLayers:
             "partitions": entry.partition.name,
             "models": entry.model,
         }
-        return {kind: anchored(name, folder) for kind, name in called.items()}
+        return {kind: names.anchored(name, folder) for kind, name in called.items()}
 
     @cached_property
     def infos(self) -> dict[names.Kind, Info]:

@@ -12,7 +12,7 @@ import tomli
 
 from pflbench.data.root import data_root
 from pflbench.errors import UsageError, unknown
-from pflbench.package import FOLDER
+from pflbench.package import benchmarks
 from pflbench.suite.cells import Expansion
 from pflbench.suite.defaults import identified, with_defaults
 from pflbench.suite.document import Suite, parse
@@ -24,14 +24,6 @@ from pflbench.suite.strict import validated
 from pflbench.suite.tuning import check_tuning
 from pflbench.suite.user_supplied import Equals, UserSupplied
 from pflbench.units import parse_seeds
-
-
-def folder(package: Path | None = None) -> Path:
-    """The folder of suite files: inside an installed package, or beside it in a checkout."""
-    package = package or FOLDER
-    inside, beside = package / "benchmarks", package.parent / "benchmarks"
-    # Beside an installed package lie other packages: only a project's own folder counts.
-    return beside if not inside.is_dir() and (package.parent / "pyproject.toml").is_file() else inside
 
 
 def required(suites: Sequence[str]) -> Sequence[str]:
@@ -46,7 +38,7 @@ def available() -> dict[str, Path]:
 
     A file in a folder `variants` is named as if it were beside that folder.
     """
-    return dict(_shipped(folder()))
+    return dict(_shipped(benchmarks()))
 
 
 def is_variant(path: Path) -> bool:

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pflbench.errors import UsageError
+from pflbench.package import benchmarks
 from pflbench.suite.expand import expand
-from pflbench.suite.load import available, find, folder, load, read_toml, requested_table
+from pflbench.suite.load import available, find, load, read_toml, requested_table
 from pflbench.suite.user_supplied import UserSupplied
 
 from .samples import raw, staged, suites, write
@@ -65,11 +66,11 @@ def test_folder_in_a_wheel_and_in_a_checkout(tmp_path: Path) -> None:
     package = tmp_path / "pflbench"
     package.mkdir()
     (tmp_path / "benchmarks").mkdir()  # next to an installed package: somebody else's
-    assert folder(package) == package / "benchmarks"
+    assert benchmarks(package) == package / "benchmarks"
     (tmp_path / "pyproject.toml").touch()
-    assert folder(package) == tmp_path / "benchmarks"
+    assert benchmarks(package) == tmp_path / "benchmarks"
     (package / "benchmarks").mkdir()
-    assert folder(package) == package / "benchmarks"
+    assert benchmarks(package) == package / "benchmarks"
 
 
 def test_broken_toml_names_file_and_line(tmp_path: Path) -> None:
