@@ -13,7 +13,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
 from functools import cache
-from types import SimpleNamespace
 from typing import Any, ClassVar, Final
 
 from pflbench import names
@@ -184,9 +183,10 @@ def _field_info(field: dataclasses.Field[Any]) -> FieldInfo:
 
 def _draws_minibatches(method: type) -> bool:
     """True if a method's clients draw minibatches, to train or to adapt, or where it has no defaults to tell by."""
+    round = sys.modules["pflbench.methods.base"].Round(0, coin=1.0)
     try:
         made = method()
-        drawn = (*made.draws(SimpleNamespace(index=0, key=None, coin=1.0)), *made.personal_draws())
+        drawn = (*made.draws(round), *made.personal_draws())
     except Exception:
         return True
     return not all(one.whole for one in drawn)

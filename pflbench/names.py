@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
-from pflbench import trust, usercode, userimport
+from pflbench import trust, usercode
 from pflbench.errors import UsageError, unknown
 from pflbench.hyper import check_ranges
 from pflbench.package import FOLDER, benchmarks
@@ -218,24 +218,11 @@ def source_file(reference: str) -> Path:
         return path
     if where.partition(".")[0] in sys.stdlib_module_names:
         raise UsageError(f"{where!r} is a module of Python itself, so {reference!r} is nothing that pflbench can use.")
-    return _own_file(where) if where.startswith("pflbench.") else _module_file(where)
+    return _shipped_file(where) if usercode.is_ours(where) else usercode.find_module(where)
 
 
-def _module_file(module: str) -> Path:
-    importlib.invalidate_caches()  # a file that was just written counts
-    origin, folders = None, None
-    for part in [*usercode.parents(module), module]:  # not by `importlib.util.find_spec`, which imports the parents
-        found = usercode.module_spec(part, folders)
-        if found is None:
-            raise UsageError(f"Cannot find the module {module!r}.")
-        origin, folders = found.origin, found.submodule_search_locations or []
-    if origin is None:
-        raise UsageError(f"Cannot find the module {module!r}.")
-    return Path(origin)
-
-
-_own_file = cache(_module_file)
-# pflbench's own modules stay where they are while it runs; others may appear when a path is added.
+_shipped_file = cache(usercode.find_module)
+"""pflbench's modules stay where they are while it runs; others may appear when a path is added."""
 
 
 def is_users(reference: str) -> bool:
@@ -247,7 +234,17 @@ def is_users(reference: str) -> bool:
 def code(reference: str) -> usercode.Code:
     """A user's code: the file that a reference points into, and what that imports from beside it."""
     where, _ = split_reference(reference)
-    return usercode.read(source_file(reference), None if where.endswith(".py") else where)
+    return usercode.read(source_file(reference), None if where.endswith(".py") else where, _versions())
+
+
+@cache
+def _versions() -> dict[str, list[str]]:
+    """Built-in methods with their versions, by module: a change of one changes what derives from it."""
+    found: dict[str, list[str]] = {}
+    for name, reference in BUILT_IN["methods"].items():
+        module, attribute = split_reference(reference)
+        found.setdefault(module, []).append(f"{attribute}@{shipped()['methods'][name]['version']}")
+    return found
 
 
 def load(reference: str, version: str | None = None) -> Any:
@@ -268,12 +265,12 @@ def load(reference: str, version: str | None = None) -> Any:
     if user and version is not None and user.version != version:
         raise UsageError(f"{where} changed while the suite was running; run the command again.")
     try:
-        # An installed package is what the process imports elsewhere, too; anything else may be edited meanwhile.
-        own = user is not None and not usercode.is_installed(user.path)
         if is_variant(reference):
             module = _variant_module(where)
+        elif user and not usercode.is_installed(user.path):  # which may be edited meanwhile
+            module = usercode.load(user)
         else:
-            module = userimport.load(user) if user and own else importlib.import_module(where)
+            module = importlib.import_module(where)
     except UsageError:
         raise
     except (Exception, SystemExit) as error:  # own code may end its process, too

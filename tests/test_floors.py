@@ -25,7 +25,6 @@ GROUND = (
     "stages",
     "hyper",
     "usercode",
-    "userimport",
     "selection",
     "trust",
     "units",
