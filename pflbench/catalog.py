@@ -22,6 +22,8 @@ from pflbench.stages import Stages, of_class
 
 REQUIRED: Final = object()
 """The default of a field that has none."""
+UNREAD: Final = "unread"
+"""Version of user-supplied code that a command does not import. It takes every option, as the suite writes it."""
 
 
 @dataclass(frozen=True)
@@ -197,6 +199,10 @@ def coerce(info: Info, key: str, value: Any) -> Any:
 
     TOML has no None: "none" stands for it where the field may be None and is no text.
     """
+    return value if info.version == UNREAD else _coerced(info, key, value)
+
+
+def _coerced(info: Info, key: str, value: Any) -> Any:
     field = _field(info, key)
     types = _types(field.type)
     if field.choices is not None and any(value == c and type(value) is type(c) for c in field.choices):
@@ -242,6 +248,8 @@ def complete(info: Info, given: Mapping[str, Any]) -> dict[str, Any]:
     A field is left out at its default where that is None, or where the field says that it was `added` later: options
     may come without moving old runs' ids.
     """
+    if info.version == UNREAD:
+        return dict(given)
     missing = [k for k, field in info.fields.items() if field.default is REQUIRED and k not in given]
     if missing:
         raise UsageError(f"{info.name} needs a value for {', '.join(missing)}.")
@@ -251,6 +259,8 @@ def complete(info: Info, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _field(info: Info, key: str) -> FieldInfo:
+    if info.version == UNREAD:
+        return FieldInfo("bool | int | float | str | None")
     if key not in info.fields:
         raise unknown(f"{info.noun} of {info.name}", key, info.fields)
     return info.fields[key]

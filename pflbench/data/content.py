@@ -5,21 +5,18 @@ The path on this machine is no part of it.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pflbench.data.partition import Dealer, Partition, Rows
 from pflbench.data.prepared import prepared
-from pflbench.data.root import cache_folder, read_json, write_json
 from pflbench.data.source import Dataset, Source
 from pflbench.errors import DataMissing, PflbenchError
 from pflbench.spec import Named
@@ -78,49 +75,6 @@ def check_files(reader: Dataset | Partition | Dealer, root: Path) -> None:
         raise DataMissing(str(error)) from error
     except (Exception, SystemExit) as error:  # user-supplied code
         raise DataMissing(f"Its `files` fails: {type(error).__name__}: {error}") from error
-
-
-class Content(NamedTuple):
-    """Content of a dataset or partition: its hash, and its files by name and path; None if it declares none."""
-
-    content: str | None
-    files: list[list[str]] | None
-
-
-def files_of(reader: Dataset | Partition | Dealer, root: Path) -> list[list[str]] | None:
-    """The files that a dataset or partition declares, as `Content` has them. Raises as `of_dataset`."""
-    declared = getattr(reader, "files", None)
-    if declared is None:
-        return None
-    return [[name, str(path.absolute())] for name, path in sorted(_named_files(declared, root.absolute()))]
-
-
-def keep_content(key: str, found: Mapping[str, Content]) -> None:
-    """Keep hashes for commands that import no user-supplied code; see `kept_content`.
-
-    `key`: the code, its options, and the folder that it reads; `found`: by "dataset" and "partition".
-    """
-    path, kept = _content_file(key), {which: [*one] for which, one in found.items()}
-    if kept and read_json(path) != kept:
-        with contextlib.suppress(OSError):  # then stored runs have the hashes
-            write_json(path, kept)
-
-
-def kept_content(key: str) -> dict[str, str | None]:
-    """Hashes of the content that was read last, by "dataset" and "partition": of declared files as they are now.
-
-    A missing file leaves its dataset or partition out; one that declares no files has the hash of then.
-    """
-    found: dict[str, str | None] = {}
-    kept = read_json(_content_file(key))
-    for which, (content, files) in kept.items() if isinstance(kept, dict) else ():
-        with contextlib.suppress(OSError, DataMissing):
-            found[which] = _of_named([(name, Path(path)) for name, path in files]) if files else content
-    return found
-
-
-def _content_file(key: str) -> Path:
-    return cache_folder() / "read" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
 
 
 def pool(dataset: Dataset, root: Path, seed: int) -> Source:

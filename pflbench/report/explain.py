@@ -267,12 +267,12 @@ def explain_cell(
     row = {one.title.lower(): one.id for one in document.row if one.name}.get(row.lower(), row)
     table = expand(content, part, columns=[_column(document, column)])
     shelf = Shelf(store)
-    beside = extra(table, shelf.stored.values(), requests_of(store), [row])
+    beside = extra(table, shelf.stored.values(), requests_of(store))
     cells = _cells_of(table, row, beside.cells)
     cell = next((one for one in cells if stage in (None, one.stage, table.head(one).label)), None)
     if cell is None:
         raise unknown("stage", str(stage), [one.stage for one in cells])
-    finished = lay_out(table, store, named=[row])
+    finished = lay_out(table, store)
     (numbers,) = (one.cells for one in (*finished.rows, *finished.extra) if one.id == cell.row.id)
     value = numbers[finished.columns.index(table.head(cell))]
     assert value is not None  # since the cell's runs are scored at its stage

@@ -92,7 +92,7 @@ def _claims(
 
 
 def _sheet(table: Expansion, part: Selection, shelf: Shelf, asked: Requests) -> Sheet:
-    last = fill(table, shelf, asked, methods=part.methods)
+    last = fill(table, shelf, asked)
     fills: dict[ReadAs, Filled] = {"last": last}
     if scored_often(last):
         fills |= {one: reread(last, one) for one in READINGS[1:]}

@@ -33,7 +33,7 @@ from pflbench.running.follow import Follower, destination
 from pflbench.running.models import Models
 from pflbench.spec import RunSpec
 from pflbench.store import models as kept
-from pflbench.store.header import DIGEST, Stored
+from pflbench.store.header import Stored
 from pflbench.store.merging import bits_apart
 from pflbench.store.store import Store
 from pflbench.units import Interval
@@ -271,14 +271,13 @@ def _checkpoints(
     if env.checkpoint_every is None:
         checkpoint.tell_unread(folder)
         return None
-    texts = {key: text for key, text in source.items() if key != DIGEST}
     conditions = {
         **checkpoint.conditions(env.device),
         "data": data_hash,
         "execution": env.execution,
         "evaluate_every": env.evaluate_every,
         "deterministic": env.deterministic,
-        "own code": hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()[:16] if texts else None,
+        "own code": hashlib.sha256(repr(sorted(source.items())).encode()).hexdigest()[:16] if source else None,
     }
     return checkpoint.Checkpoints.of(folder, task.specs, env.checkpoint_every, conditions)
 
@@ -327,13 +326,12 @@ def _cost(task: Task, env: Environment, started: float, trained: _Trained) -> di
 
 def _sources(task: Task) -> dict[str, Any]:
     """The user's own code as it was when the run began, with the modules beside it."""
-    found: dict[str, Any] = {DIGEST: {}} if task.own else {}
+    found: dict[str, Any] = {}
     for kind, reference in task.own.items():
         code = names.code(reference)
-        found[DIGEST][kind[:-1]] = code.digest
         found[f"{kind[:-1]}_source"] = code.source
-        if code.neighbors:
-            found[f"{kind[:-1]}_neighbors"] = code.neighbors
+        if code.imports:
+            found[f"{kind[:-1]}_neighbors"] = code.imports
     return found
 
 

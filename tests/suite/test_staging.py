@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pflbench.errors import UsageError
 from pflbench.suite.document import Suite, parse
 from pflbench.suite.expand import expand
 from pflbench.suite.inherit import inherited
+from pflbench.suite.user_supplied import UserSupplied
 
 from .samples import raw
 
@@ -28,7 +30,7 @@ def suite(*rows: dict[str, Any], layout: dict[str, str] | None = None, **federat
     for key in ("hyper", "reference", "profile"):
         del table[key]
     table["layout"] = {"stages": layout or {}}
-    return parse(inherited(table, None, HERE).raw, HERE)
+    return replace(parse(inherited(table, None, HERE).raw, HERE), supplied=UserSupplied(imports=True))
 
 
 def refusal(asked: Suite, **arguments: Any) -> str:
