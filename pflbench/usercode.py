@@ -10,6 +10,7 @@ import ast
 import hashlib
 import importlib
 import io
+import re
 import sys
 import sysconfig
 import tokenize
@@ -183,72 +184,43 @@ def syntax(path: Path, text: bytes | None = None) -> ast.Module:
 _tree: Callable[[bytes], ast.Module] = lru_cache(maxsize=256)(ast.parse)
 
 
-_Span = tuple[int, int, int, int]
-"""First line, from 0, and column, last line and the column behind it; columns in characters."""
-
-
 @lru_cache(maxsize=256)
 def bare(text: bytes, docstrings: bool = False) -> bytes:
-    """Source without comments, docstrings, blank lines, and blanks at the end of a line; strings stay as they are.
+    """The tokens of a source without comments, blank lines and layout; the same for every version of Python.
 
-    All is cut out by its position, so the result is the same for every version of Python that can read the source.
-    Source with a line that a backslash continues is returned unchanged: without the next line, others would be joined.
-    `docstrings`: keep docstrings.
+    `docstrings`: keep them. Else a statement that is one string, which computes nothing, is left out.
     """
     encoding, _ = tokenize.detect_encoding(io.BytesIO(text).readline)
     source = text.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
-    lines = source.split("\n")  # as Python ends them: a form feed, at which `splitlines` cuts, ends no line
-    tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
-    documented = [] if docstrings else list(_docstrings(ast.parse(source), lines))
-    for row, column, last, end in sorted([*_comments(tokens), *documented], reverse=True):
-        # The rest stays on the last row, where a string may begin.
-        lines[row : last + 1] = [*[""] * (last - row), lines[row][:column] + lines[last][end:]]
-    fixed = {row for first, _, last, _ in _strings(tokens, documented) for row in range(first, last)}
-    if any(line.endswith("\\") for row, line in enumerate(lines) if row not in fixed):
-        return text
-    kept = (line if row in fixed else line.rstrip() for row, line in enumerate(lines))
-    return "\n".join(line for row, line in enumerate(kept) if line or row in fixed).encode()
+    lines, depth, start = [f"{line}\n" for line in source.split("\n")], 0, (0, 0)
+    words = list[tuple[str, str]]()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        kind, word = tokenize.tok_name[token.type], token.string
+        if kind.endswith("STRING_START"):  # of an f-string, several tokens since Python 3.12
+            depth, start = depth + 1, start if depth else token.start
+        elif kind.endswith("STRING_END"):
+            depth, kind, word = depth - 1, "FSTRING", _between(lines, start, token.end)
+        elif kind == "STRING" and re.match("(?i)r?f", word):  # before Python 3.12
+            kind = "FSTRING"
+        if depth or kind in ("COMMENT", "NL", "FSTRING_START"):
+            continue
+        if kind == "NEWLINE" and not docstrings and [one for one, _ in words[-2:]] in _ALONE:
+            words.pop()
+            continue
+        words.append((kind, kind if kind in ("INDENT", "DEDENT", "NEWLINE") else word))
+    return "\0".join(word for _, word in words).encode()
 
 
-def _span(start: tuple[int, int], end: tuple[int, int]) -> _Span:
-    return start[0] - 1, start[1], end[0] - 1, end[1]
+_ALONE = (["STRING"], *([before, "STRING"] for before in ("NEWLINE", "INDENT", "DEDENT")))
+"""Ends of the kinds of tokens where a statement is one string."""
 
 
-def _comments(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[_Span]:
-    """Spans of comments; not inside f-strings (Python ≥ 3.12), whose debug form `f"{x=}"` prints them."""
-    depth = 0
-    for token in tokens:
-        kind = tokenize.tok_name[token.type]
-        depth += kind.endswith("STRING_START") - kind.endswith("STRING_END")
-        if kind == "COMMENT" and not depth:
-            yield _span(token.start, token.end)
-
-
-def _docstrings(tree: ast.Module, lines: Sequence[str]) -> Iterator[_Span]:
-    """Spans of the docstrings of a module, its classes and its functions."""
-
-    def characters(row: int, column: int) -> int:  # a syntax tree counts bytes of UTF-8
-        return len(lines[row - 1].encode()[:column].decode())
-
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            if ast.get_docstring(node, clean=False) is not None:
-                one = node.body[0]
-                last, end = one.end_lineno or 0, one.end_col_offset or 0
-                yield one.lineno - 1, characters(one.lineno, one.col_offset), last - 1, characters(last, end)
-
-
-def _strings(tokens: Iterable[tokenize.TokenInfo], documented: Sequence[_Span]) -> Iterator[_Span]:
-    """Spans of strings that are no docstrings. Since Python 3.12 an f-string is several tokens."""
-    begun = list[tuple[int, int]]()
-    for token in tokens:
-        kind = tokenize.tok_name[token.type]
-        if kind.endswith("STRING_START"):
-            begun.append(token.start)
-        elif kind == "STRING" or kind.endswith("STRING_END"):
-            span = _span(token.start if kind == "STRING" else begun.pop(), token.end)
-            if not any(one[:2] <= span[:2] and span[2:] <= one[2:] for one in documented):
-                yield span
+def _between(lines: Sequence[str], start: tuple[int, int], end: tuple[int, int]) -> str:
+    """Text between two positions, each a line from 1 and a column."""
+    first, last = start[0] - 1, end[0] - 1
+    if first == last:
+        return lines[first][start[1] : end[1]]
+    return "".join([lines[first][start[1] :], *lines[first + 1 : last], lines[last][: end[1]]])
 
 
 _loaded: dict[tuple[Path, str], tuple[ModuleType, dict[str, ModuleType]]] = {}
