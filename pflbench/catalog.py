@@ -106,22 +106,22 @@ def describe_options(kind: names.Kind, name: str) -> Info:
 
 @cache
 def _shipped_method(name: str) -> MethodInfo:
-    told = dict(names.shipped()["methods"][name])
-    stages = Stages(**{key: _value(value) for key, value in told.pop("stages", {}).items()})
-    return MethodInfo(name, names.locate("methods", name), _fields(told.pop("fields", {})), stages=stages, **told)
+    entry = dict(names.shipped()["methods"][name])
+    stages = Stages(**{key: _value(value) for key, value in entry.pop("stages", {}).items()})
+    return MethodInfo(name, names.locate("methods", name), _fields(entry.pop("fields", {})), stages=stages, **entry)
 
 
 @cache
 def _shipped_options(kind: names.Kind, name: str) -> Info:
-    told = dict(names.shipped()[kind][name])
-    return Info(name, names.locate(kind, name), _fields(told.pop("fields", {})), **told)
+    entry = dict(names.shipped()[kind][name])
+    return Info(name, names.locate(kind, name), _fields(entry.pop("fields", {})), **entry)
 
 
-def _fields(told: Mapping[str, Mapping[str, Any]]) -> dict[str, FieldInfo]:
+def _fields(entry: Mapping[str, Mapping[str, Any]]) -> dict[str, FieldInfo]:
     """Fields from `catalog.json`."""
     return {
         name: FieldInfo(**{key: _value(value) for key, value in one.items()}, choices=_choices(one["type"]))
-        for name, one in told.items()
+        for name, one in entry.items()
     }
 
 
@@ -242,20 +242,20 @@ def parse(info: Info, key: str, text: str) -> Any:
     raise _refusal(info, key, field, text)
 
 
-def complete(info: Info, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Value of every field: from `given` (already coerced), else the default. A missing required field is an error.
+def complete(info: Info, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Value of every field: from `values` (already coerced), else the default. A missing required field is an error.
 
     A field is left out at its default where that is None, or where the field says that it was `added` later: options
     may come without moving old runs' ids.
     """
     if info.version == UNREAD:
-        return dict(given)
-    missing = [k for k, field in info.fields.items() if field.default is REQUIRED and k not in given]
+        return dict(values)
+    missing = [k for k, field in info.fields.items() if field.default is REQUIRED and k not in values]
     if missing:
         raise UsageError(f"{info.name} needs a value for {', '.join(missing)}.")
-    values = {k: given.get(k, field.default) for k, field in info.fields.items()}
+    whole = {k: values.get(k, field.default) for k, field in info.fields.items()}
     later = {k: field.default for k, field in info.fields.items() if field.default is None or field.added}
-    return {k: v for k, v in values.items() if not (k in later and v == later[k])}
+    return {k: v for k, v in whole.items() if not (k in later and v == later[k])}
 
 
 def _field(info: Info, key: str) -> FieldInfo:

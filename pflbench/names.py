@@ -140,8 +140,8 @@ def _entry_points() -> dict[Kind, dict[str, str]]:
 @cache
 def shipped() -> Mapping[Kind, Mapping[str, Mapping[str, Any]]]:
     """Descriptions of everything that comes with pflbench, by kind and name, from `catalog.json`."""
-    found: Mapping[Kind, Mapping[str, Mapping[str, Any]]] = json.loads(CATALOG.read_text("utf-8"))
-    return found
+    described: Mapping[Kind, Mapping[str, Mapping[str, Any]]] = json.loads(CATALOG.read_text("utf-8"))
+    return described
 
 
 @cache
@@ -240,11 +240,11 @@ def code(reference: str) -> usercode.Code:
 @cache
 def _versions() -> dict[str, list[str]]:
     """Built-in methods with their versions, by module: a change of one changes what derives from it."""
-    found: dict[str, list[str]] = {}
+    versions: dict[str, list[str]] = {}
     for name, reference in BUILT_IN["methods"].items():
         module, attribute = split_reference(reference)
-        found.setdefault(module, []).append(f"{attribute}@{shipped()['methods'][name]['version']}")
-    return found
+        versions.setdefault(module, []).append(f"{attribute}@{shipped()['methods'][name]['version']}")
+    return versions
 
 
 def load(reference: str, version: str | None = None) -> Any:
@@ -273,7 +273,7 @@ def load(reference: str, version: str | None = None) -> Any:
             module = importlib.import_module(where)
     except UsageError:
         raise
-    except (Exception, SystemExit) as error:  # own code may end its process, too
+    except (Exception, SystemExit) as error:  # user-supplied code may end its process, too
         line = _line(error, user.path) if user else ""
         raise UsageError(f"Importing {where!r} failed: {type(error).__name__}: {error}{line}") from error
     if not hasattr(module, attribute):

@@ -40,7 +40,7 @@ class Stages:
     personal_needs: str | None = None
     records: tuple[str, ...] = ()
 
-    def there(self, hyper: Mapping[str, Any], *, moment: str, held_out: bool) -> tuple[Shown, ...]:
+    def present(self, hyper: Mapping[str, Any], *, moment: str, held_out: bool) -> tuple[Shown, ...]:
         """The stages that exist, in the order of `SHOWN`.
 
         Args:
@@ -48,17 +48,17 @@ class Stages:
             moment: When personal models are scored, as `Scoring.moment`.
             held_out: Whether clients are scored that never train.
         """
-        found: set[str] = {
+        stages: set[str] = {
             "trained": {"global", "finetuned"},
             "start": {"finetuned"},
             "initial": {"finetuned"},
             "none": set[str](),
         }[self.global_model]
         if self.leaves:
-            found |= {"stored", "sampled"}
+            stages |= {"stored", "sampled"}
         if self._made(hyper, moment) and not (held_out and self.personal_of == "training"):
-            found |= {"personalized", *self.records}
-        return tuple(stage for stage in SHOWN if stage in found)
+            stages |= {"personalized", *self.records}
+        return tuple(stage for stage in SHOWN if stage in stages)
 
     def _made(self, hyper: Mapping[str, Any], moment: str) -> bool:
         """True if something makes personal models: a round's training, or `personal_model` with what it needs."""
@@ -87,14 +87,14 @@ class Stages:
 
 def of_class(method: type) -> Stages:
     """The stages of a method's class."""
-    own = (vars(one) for one in reversed(method.__mro__) if one.__module__ not in (_PROTOCOL, "builtins"))
-    return reduce(Stages.below, own, Stages())
+    bodies = (vars(one) for one in reversed(method.__mro__) if one.__module__ not in (_PROTOCOL, "builtins"))
+    return reduce(Stages.below, bodies, Stages())
 
 
 def of_run(spec: RunSpec, stages: Stages) -> tuple[Shown, ...]:
     """The stages that a run of a method of these stages has."""
     held_out = scores_held_out(spec.scoring.clients, spec.training_clients, spec.clients)
-    return stages.there(spec.method.hyper, moment=spec.scoring.moment, held_out=held_out)
+    return stages.present(spec.method.hyper, moment=spec.scoring.moment, held_out=held_out)
 
 
 def scores_held_out(who: str, training: int, clients: int) -> bool:

@@ -12,7 +12,7 @@ from pflbench.stages import SHOWN, Stages, canonical, of_class
 
 
 def there(stages: Stages, held_out: bool = False, moment: str = "after-aggregation", **hyper: object) -> set[str]:
-    return set(stages.there(hyper, moment=moment, held_out=held_out))
+    return set(stages.present(hyper, moment=moment, held_out=held_out))
 
 
 def of(name: str) -> Stages:

@@ -67,7 +67,7 @@ def _stage(method: MethodInfo, raw: Raw) -> Shown:
     evaluation, who = raw["evaluation"], raw["evaluation"]["clients"]
     some_train = any("training_clients" in table for table in (raw["federation"], *raw.get("column", ())))
     moment, held_out = evaluation.get("moment", "after-aggregation"), who == "held-out" or (who == "all" and some_train)
-    there = method.stages.there({}, moment=moment, held_out=held_out)
+    there = method.stages.present({}, moment=moment, held_out=held_out)
     return next((stage for stage in _STAGES if stage in there), "global")
 
 

@@ -40,7 +40,7 @@ def staged(row: SelectedRow, document: Document, columns: Sequence[ColumnLayers]
     if stages.personal_needs and "personalized" in canonical((*row.scored, *row.entry.named)):
         points = [point for column in columns for point in column.hyperparameters(row)[0]]
     moment, held_out = row.entry.scored_at(document.evaluation), document.held_out
-    found = [stages.there(point, moment=moment, held_out=held_out) for point in points]
+    found = [stages.present(point, moment=moment, held_out=held_out) for point in points]
     there = tuple(stage for stage in SHOWN if all(stage in one for one in found))
     if not row.place:
         return _guest(document, row, there)
