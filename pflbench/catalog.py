@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import inspect
 import math
 import sys
 from collections.abc import Mapping
@@ -169,10 +170,11 @@ def _dataclass(reference: str) -> type:
 
 
 def _declared(cls: type) -> dict[str, FieldInfo]:
-    """Fields of a dataclass: its own first, then those that it inherits."""
-    order = {name: None for one in cls.__mro__ for name in vars(one).get("__annotations__", ())}
-    known = {one.name: one for one in dataclasses.fields(cls)}
-    return {name: _field_info(known[name]) for name in order if name in known}
+    """Fields of a dataclass: those that it declares first, then those that it inherits."""
+    fields = {one.name: one for one in dataclasses.fields(cls)}
+    declared = [(name, one) for one in cls.__mro__ for name in inspect.get_annotations(one) if name in fields]
+    first = dict(declared)  # the class that declares a field first, of those that do
+    return {name: _field_info(fields[name]) for name, one in declared if first[name] is one}
 
 
 def _field_info(field: dataclasses.Field[Any]) -> FieldInfo:
