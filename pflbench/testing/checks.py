@@ -88,7 +88,7 @@ class Case:
 
     def stages(self, moment: str, *wanted: Stage) -> tuple[Stage, ...]:
         """Stages among `wanted` that the method has if personal models are scored at this moment."""
-        present = self.declared.there(vars(self.method), moment=moment, held_out=False)
+        present = self.declared.present(vars(self.method), moment=moment, held_out=False)
         return tuple(stage for stage in wanted if stage in present)
 
     def spec(self, seed: int = 0, **changes: Any) -> RunSpec:
@@ -322,7 +322,7 @@ def stages_as_declared(case: Case) -> str:
 
     before, after = models(0), models(4 if len(case.kinds) == 1 else 60)
     stages = {stage for stage, _ in after} - ({"global"} if declared.global_model != "trained" else set())
-    expected = set(declared.there(vars(case.method), moment="after-aggregation", held_out=False))
+    expected = set(declared.present(vars(case.method), moment="after-aggregation", held_out=False))
     assert stages == expected, f"the stages are {sorted(stages)}; the class declares {sorted(expected)}"
 
     def moves(stage: str) -> bool:
