@@ -14,7 +14,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
 from functools import cache
-from typing import Any, ClassVar, Final
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Final, Union, get_args, get_origin
 
 from pflbench import names
 from pflbench.errors import UsageError, unknown
@@ -178,11 +179,20 @@ def _declared(cls: type) -> dict[str, FieldInfo]:
 
 
 def _field_info(field: dataclasses.Field[Any]) -> FieldInfo:
-    kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
+    kind = _annotation(field.type)
     default = REQUIRED if field.default is MISSING else field.default
     default = default if field.default_factory is MISSING else field.default_factory()
     meaning, allowed = field.metadata.get("help", ""), str(field.metadata.get(RANGE, ""))
     return FieldInfo(kind, default, _choices(kind), meaning, allowed, field.metadata.get("added", False))
+
+
+def _annotation(kind: Any) -> str:
+    """An annotation as text, as it is written under `from __future__ import annotations`."""
+    if get_origin(kind) in (Union, UnionType):
+        return " | ".join(map(_annotation, get_args(kind)))
+    if isinstance(kind, str):
+        return kind
+    return "None" if kind is NoneType else kind.__name__ if type(kind) is type else str(kind).replace("typing.", "")
 
 
 def _draws_minibatches(method: type) -> bool:
