@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from pflbench.catalog import shipped_method
 from pflbench.commands import public_folder
 from pflbench.report.claims import Judged, Tables, asked, judge
 from pflbench.report.compact import check_known
