@@ -363,17 +363,6 @@ def with_base(server: Params, base: Tensor) -> Params:
 # Until all methods are rewritten.
 
 
-def path(fn: Callable[[Carry, Batch], Carry], carry: Carry, batches: Batches) -> tuple[Carry, list[Carry]]:
-    """`steps`, keeping the carry before every step (for differentiating through the path)."""
-    before: list[Carry] = []
-
-    def visit(now: Carry, b: Batch) -> Carry:
-        before.append(now)
-        return fn(now, b)
-
-    return steps(visit, carry, batches), before
-
-
 def descend(
     grad: Callable[[Part, Batch], Part], w: Part, batches: Batches, by: Optimizer, *, decay: Part | None = None
 ) -> Part:
