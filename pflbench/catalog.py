@@ -82,6 +82,8 @@ class MethodInfo(Info):
     stages: Stages = dataclasses.field(default_factory=Stages)
     minibatches: bool = True
     """True if its clients draw minibatches; else the batch size changes nothing."""
+    base: str = ""
+    """Name of the built-in method that a variant derives from."""
     commits: str = "arrived"
     """Clients that train when uploads get lost, see `methods.base.Method`."""
 
@@ -147,8 +149,16 @@ def imported_method(name: str) -> MethodInfo:
         version=str(version),
         stages=of_class(cls),
         minibatches=_draws_minibatches(cls),
+        base=_base(cls) if names.is_variant(name) else "",
         commits=getattr(cls, "commits", "arrived"),
     )
+
+
+def _base(cls: type) -> str:
+    """Name of the nearest built-in method that a class derives from; empty if there is none."""
+    built_in = {reference: name for name, reference in names.BUILT_IN["methods"].items()}
+    references = (f"{one.__module__}:{one.__qualname__}" for one in cls.__mro__)
+    return next((built_in[one] for one in references if one in built_in), "")
 
 
 def imported_options(kind: names.Kind, name: str) -> Info:

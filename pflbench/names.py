@@ -155,6 +155,12 @@ def is_variant(name: str) -> bool:
     return name.rpartition(":")[0] in variant_files()
 
 
+def base(method: str) -> str:
+    """Name of the built-in method that a variant derives from; any other name as it is."""
+    name: str = shipped()["methods"].get(method, {}).get("base") or method
+    return name
+
+
 def _needs_grant(reference: str) -> bool:
     """True for code that neither comes with pflbench nor is an installed entry point, see `trust`."""
     tables = (*BUILT_IN.values(), *_entry_points().values())

@@ -10,7 +10,7 @@ from typing import Any
 
 from pflbench.catalog import MethodInfo
 from pflbench.errors import UsageError
-from pflbench.names import anchored, is_reference
+from pflbench.names import anchored, base, is_reference
 from pflbench.stages import Shown
 from pflbench.suite.inherit import Raw
 
@@ -24,12 +24,19 @@ _STAGES: tuple[Shown, ...] = ("personalized", "global")
 """Stages of a row that names none: the first of these that its method has."""
 
 
-def identified(raw: Raw) -> Raw:
-    """The content of a file in which every row that names a method has an id: by default the method's name."""
-    rows = [
-        row if "id" in row or "like" in row or "method" not in row else {"id": _id(row["method"])} | row
-        for row in raw.get("row", ())
-    ]
+def identified(raw: Raw, path: Path) -> Raw:
+    """The content of a file in which every row that names a method has an id: by default the method's name.
+
+    Of a variant, `variant` is the name, and `method` that of its built-in method, by which the suite's tables have
+    values and remarks for it.
+    """
+    rows = []
+    for row in raw.get("row", ()):
+        if "method" in row:
+            name = anchored(row["method"], path.parent)
+            row = ({} if "like" in row else {"id": _id(row["method"])}) | row
+            row |= {"method": base(name), "variant": name} if base(name) != name else {"variant": ""}
+        rows.append(row)
     return raw | ({"row": rows} if rows else {})
 
 
@@ -52,7 +59,7 @@ def with_defaults(raw: Raw, path: Path, describe: Callable[[str], MethodInfo]) -
         if "method" in row and not {"stage", "stages"} & row.keys():
             row["stage"] = "global"
             with suppress(UsageError):  # which `expand` reports
-                row["stage"] = _stage(describe(anchored(row["method"], path.parent)), result)
+                row["stage"] = _stage(describe(row.get("variant") or anchored(row["method"], path.parent)), result)
             taken.append(f"stage of {row.get('id')} = {row['stage']}")
     return result, tuple(taken)
 

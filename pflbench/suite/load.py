@@ -174,7 +174,7 @@ def _read(path: Path, above: tuple[Path, ...], supplied: UserSupplied) -> _Read:
     stamp = _stamp(path)
     raw = read_toml(path)
     validated(Shape, raw, f"{path}: ")
-    raw = identified(raw)
+    raw = identified(raw, path)
     base, beside = (find_file(raw, path, available()) for find_file in (extended_file, file_beside))
     if beside is not None:
         raw["layout"]["beside"] = str(beside.resolve())

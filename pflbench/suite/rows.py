@@ -71,7 +71,7 @@ def suite_rows(suite: Suite, document: Document) -> list[SelectedRow]:
     for i, row in enumerate(document.row):
         place = f"{suite.path}: row[{i}]"
         with at(f"{place}.method"):
-            info = suite.supplied.method(names.anchored(row.method, suite.path.parent))
+            info = suite.supplied.method(row.variant or names.anchored(row.method, suite.path.parent))
         shown = TableRow(row.id, row.name or row.title, info.name, document.shown(row))
         rows.append(SelectedRow(shown, info, row, document.scored(row), place))
     return rows
