@@ -6,15 +6,7 @@ from pathlib import Path
 
 from pflbench import names
 
-ROOT = Path(__file__).parents[1]
-EXAMPLE = str(ROOT / "examples" / "fednova.py") + ":FedNova"
-
-
-def variant(paper: str, reference: str) -> str:
-    """A shipped variant of a method, `file.py:Class` beside the paper's variant suites."""
-    return str(ROOT / "benchmarks" / paper / "variants" / reference)
-
-
+EXAMPLE = str(Path(__file__).parents[1] / "examples" / "fednova.py") + ":FedNova"
 DECAYING = {"momentum": 0.9, "weight_decay": 0.01}
 LIVELY = {"head_lr": 0.01, "base_lr": 0.01, "base_steps": 5}
 OPTIONS = {
@@ -26,32 +18,34 @@ OPTIONS = {
     "local adam": ("local", {"optimizer": "adam", "epochs": 2, "lr": 0.01}),
     "fedavg steps": ("fedavg", {"steps": 4, "momentum": 0.5}),
     "ifca steps": ("ifca", {"steps": 3, "clusters": 3}),
-    "cafeme reset": ("cafeme", {"optimizer_state": "reset", "extra_gate": False, "disjoint": True}),
-    "cafeme context": ("cafeme", {"context": "personalization", "order": "exact"}),
-    "cafeme labels": ("cafeme", {"context": "personalization", "labels": True, "modulation": "c0"}),
-    "ditto stale": (variant("cafeme", "ditto.py:StaleAnchor"), {}),
-    "ditto reset": (variant("cafeme", "ditto.py:AdamReset"), {}),
-    "fedrep-averaged local": ("fedrep-averaged", {"heads": "local", "head_first": 2, **LIVELY}),
-    "fedrep-averaged reset": ("fedrep-averaged", {"optimizer_state": "reset", "base_steps": 2}),
+    "cafeme reset": ("cafeme/variants/cafeme.py:AdamReset", {}),
+    "cafeme context": ("cafeme/variants/cafeme.py:KeptContext", {"order": "exact"}),
+    "cafeme labels": ("cafeme/variants/cafeme.py:Labels", {"modulation": "c0"}),
+    "cafeme text": ("cafeme/variants/cafeme.py:PaperText", {}),
+    "ditto stale": ("cafeme/variants/ditto.py:StaleAnchor", {}),
+    "ditto reset": ("cafeme/variants/ditto.py:AdamReset", {}),
+    "fedrep-averaged local": ("cafeme/variants/fedrep_averaged.py:LocalHeads", {"head_first": 2, **LIVELY}),
+    "fedrep-averaged reset": ("cafeme/variants/fedrep_averaged.py:AdamReset", {"base_steps": 2}),
+    "pfedbayes stateless": ("pfedvem/variants/pfedvem.py:Stateless", {}),
     "per-fedavg personal": ("per-fedavg", {"batch": 7, "personal_epochs": 1}),
     "fedrep-averaged sgd": ("fedrep-averaged", {"optimizer": "sgd", "head_lr": 0.05, "base_lr": 0.05}),
     "local kept": ("local", {"epochs": 3, "momentum": 0.9, "keep_momentum": True}),
     "fedavg adapted": ("fedavg", {**DECAYING, "personal_epochs": 2, "personal_lr": 0.01}),
     "scaffold released": (
-        variant("fedec", "released.py:ScaffoldReleased"),
+        "fedec/variants/released.py:ScaffoldReleased",
         {**DECAYING, "clip": 1.0, "server_lr": 0.1},
     ),
     "pfedme adapted": ("pfedme", {"mu": 0.01, "epochwise": True, "adapt": True}),
-    "fedper private": (variant("fedec", "server_start.py:FedPerServer"), DECAYING),
+    "fedper private": ("fedec/variants/server_start.py:FedPerServer", DECAYING),
     "fedrep features": ("fedrep", {}),
-    "fedrep private": (variant("fedec", "server_start.py:FedRepServer"), DECAYING),
-    "lg-fedavg private": (variant("fedec", "server_start.py:LGFedAvgServer"), DECAYING),
+    "fedrep private": ("fedec/variants/server_start.py:FedRepServer", DECAYING),
+    "lg-fedavg private": ("fedec/variants/server_start.py:LGFedAvgServer", DECAYING),
     "apfl momentum": ("apfl", DECAYING),
-    "apfl adaptive": (variant("fedec", "baselines.py:AdaptiveAPFL"), {**DECAYING, "lr": 0.05}),
-    "fedrep one optimizer": (variant("fedec", "baselines.py:OneOptimizer"), DECAYING),
-    "lg-fedavg reverse": (variant("fedec", "baselines.py:FirstShared"), {**DECAYING, "private_layers": 2}),
-    "apfl released": (variant("fedec", "released.py:APFLReleased"), DECAYING),
-    "apfl server": (variant("fedec", "server_start.py:APFLServer"), DECAYING),
+    "apfl adaptive": ("fedec/variants/baselines.py:AdaptiveAPFL", {**DECAYING, "lr": 0.05}),
+    "fedrep one optimizer": ("fedec/variants/baselines.py:OneOptimizer", DECAYING),
+    "lg-fedavg reverse": ("fedec/variants/baselines.py:FirstShared", {**DECAYING, "private_layers": 2}),
+    "apfl released": ("fedec/variants/released.py:APFLReleased", DECAYING),
+    "apfl server": ("fedec/variants/server_start.py:APFLServer", DECAYING),
     # In so few rounds, with so few clients, the default p and a hardly train, or at a rate of 1.7.
     "l2gd": ("l2gd", {**DECAYING, "p": 0.5, "a": 0.1}),
     # Ten epochs at this rate make rounding visible where a batch of two rows is normalized; FedAvg's do the same.

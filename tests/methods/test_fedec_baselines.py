@@ -35,7 +35,6 @@ from fedec_kit import (
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from variants import variant
 
 from pflbench import names, noise
 from pflbench.engine.batches import support_streams
@@ -59,13 +58,13 @@ from pflbench.testing import tiny_features, tiny_network
 
 # FedAvg.
 
-RELEASED = names.resolve("methods", variant("fedec", "released.py:ScaffoldReleased"))
-APFL_RELEASED = variant("fedec", "released.py:APFLReleased")
+RELEASED = names.resolve("methods", "fedec/variants/released.py:ScaffoldReleased")
+APFL_RELEASED = "fedec/variants/released.py:APFLReleased"
 
 
 def start(name: str) -> Any:
     """Variant of a method whose clients have the server's private part until they take part."""
-    return names.resolve("methods", variant("fedec", f"server_start.py:{name}"))
+    return names.resolve("methods", f"fedec/variants/server_start.py:{name}")
 
 
 def test_fedavg_with_weight_decay_and_an_adaptation() -> None:

@@ -29,7 +29,6 @@ from fedec_kit import (
     strangers,
 )
 from torch import Tensor
-from variants import variant
 
 from pflbench import names, noise
 from pflbench.engine.client_map import keyed
@@ -46,7 +45,7 @@ from pflbench.testing import tiny_features
 
 BASE, HEAD = slice(0, LAST[1]), slice(LAST[1], len(START))
 FirstShared, AdaptiveAPFL, OneOptimizer = (
-    names.resolve("methods", variant("fedec", f"baselines.py:{name}"))
+    names.resolve("methods", f"fedec/variants/baselines.py:{name}")
     for name in ("FirstShared", "AdaptiveAPFL", "OneOptimizer")
 )
 

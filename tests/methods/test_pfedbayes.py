@@ -63,9 +63,7 @@ def now(index: int) -> Round:
     return Round(index, torch.tensor(noise.key(0, 3, index)))
 
 
-def take_part(
-    method: PFedBayes, server: Gaussian, state: Client, index: int = 0
-) -> tuple[Gaussian, Client]:
+def take_part(method: PFedBayes, server: Gaussian, state: Client, index: int = 0) -> tuple[Gaussian, Client]:
     with torch.no_grad():
         return method.client(F_, server, state, (Batch(ROWS, LABELS),), round=now(index))
 

@@ -59,7 +59,7 @@ class Initial:
 def made(confidence: str, **options: Any) -> PFedVEM:
     """pFedVEM, or its variant with the deviation in the prior, too."""
     if confidence != "deviation-prior":
-        return made(confidence, **options)  # type: ignore[arg-type]
+        return PFedVEM(confidence=confidence, **options)  # type: ignore[arg-type]
     method: PFedVEM = names.load("pfedvem/variants/pfedvem.py:DeviationPrior")(**options)
     return method
 
