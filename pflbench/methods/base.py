@@ -4,20 +4,23 @@ A method is a frozen dataclass; its fields are its hyperparameters (`hyper`). It
 minibatches, never data loading, seeds, devices or autograd: gradients come from `f`, so that one engine loops over
 clients and another stacks them. Write `draws` and `client`; the rest has defaults. Import all of it from here.
 
-Functions:
+Functions (`round` is passed by keyword):
 
-    network(base)                          the network to train; default: the suite's
-    init(new, clients)                     server state before round 0; default: the seed's initial model
-    init_client(server, new)               a client's state before its first local update; default: ()
-    draws(round)                           minibatches of a local update
-    client(f, server, state, *batches, round)     (upload, new state) of one local update
-    server(server, uploads, n, round)      new server state; default: the weighted mean of the uploads
-    deploy(f, server, support)             the global model; default: the server's state
-    tuned(step)                            part that the suite's fine-tuning trains in a step; default: all
-    predicting(query, last)                a query minibatch as the global model sees it; default: as it is
-    personal_draws()                       minibatches of `personal_model`; default: none
-    personal_model(f, server, state, *batches, round, upload=None)     a client's own model; default: none
-    diagnose(state)                        numbers about a client, stored with the run; default: none
+    network(base)                   the network to train; default: the suite's
+    init(new, clients)              server state before round 0; default: the seed's initial model
+    init_client(server, new)        a client's state before its first local update; default: ()
+    draws(round)                    minibatches of a local update
+    client(f, server, state, *batches, round)
+                                    (upload, new state) of one local update
+    server(server, uploads, n, round)
+                                    new server state; default: the weighted mean of the uploads
+    deploy(f, server, support)      the global model; default: the server's state
+    tuned(step)                     part that the suite's fine-tuning trains in a step; default: all
+    predicting(query, last)         a query minibatch as the global model sees it; default: as it is
+    personal_draws()                minibatches of `personal_model`; default: none
+    personal_model(f, server, state, *batches, round, upload=None)
+                                    a client's personal model; default: none
+    diagnose(state)                 numbers about a client, stored with the run; default: none
 
 Attributes of the class:
 
@@ -238,13 +241,12 @@ class Method:
     def personal_model(
         self, f: Objective, server: Tree, state: Tree, *batches: Batches, round: Round, upload: Tree = None
     ) -> Params | dict[str, Params]:
-        """A client's own model; where there are `records`, models by stage: "personalized" and those.
+        """A client's personal model; with `records`, models by stage: "personalized" and those.
 
-        Without an upload: from the server's new state and the client's own (stage "personalized"). With one: the model
-        that the local update leaves which returned (upload, state), from the server's state before aggregation and no
-        minibatches. A function that takes `upload` gives the method the stages "stored" and "sampled" and, with
-        `personal_of = "training"`, is also what suites score before aggregation. A function that does not is called
-        without uploads alone.
+        Without an upload: from the server's new state and the client's (stage "personalized"). With one, and without
+        minibatches: the model after the local update that returned (upload, state), from the server's state before
+        aggregation. A function that takes `upload` gives the method the stages "stored" and "sampled"; with
+        `personal_of = "training"`, its result is also what suites score before aggregation.
         """
         raise UsageError(f"{type(self).__name__} has no personal models: write personal_model().")
 
@@ -333,8 +335,8 @@ def keep(b: Batch, new: Carry, old: Carry) -> Carry:
     if b.real is None:
         return new
     real = b.real
-    kept: Carry = pytree.tree_map(lambda x, y: torch.where(real, x, y), new, old)
-    return kept
+    chosen: Carry = pytree.tree_map(lambda x, y: torch.where(real, x, y), new, old)
+    return chosen
 
 
 def total_loss(f: Objective, w: Params, batches: Batches) -> Scalar:
@@ -343,10 +345,7 @@ def total_loss(f: Objective, w: Params, batches: Batches) -> Scalar:
 
 
 def base_then_head(network: Network) -> Network:
-    """The network itself. Raises `UsageError` unless its vector is a base and then a head.
-
-    So that a server, which has no network, can put a mean of bases in its position.
-    """
+    """The network. Raises `UsageError` unless its vector is a base and then a head, on which `with_base` relies."""
     if (parts := list(network.layout.parts)) != ["base", "head"]:
         raise UsageError(
             f"This method needs a network of a base and then a head, not of {' and '.join(parts)}; the network's "

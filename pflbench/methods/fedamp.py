@@ -55,7 +55,7 @@ class FedAMP(FedAvg):
     def mixture(self, w, models):
         """The model with the others mixed in."""
         off = models.rows - w
-        weights = models.there * self.alpha / self.sigma * torch.exp(-(off**2).sum(-1) / self.sigma)
+        weights = models.present * self.alpha / self.sigma * torch.exp(-(off**2).sum(-1) / self.sigma)
         return w + weights @ off
 
     def server(self, server, uploads, n, round):

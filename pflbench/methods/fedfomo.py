@@ -53,7 +53,7 @@ class FedFomo(FedAvg):
 
     def init(self, new, clients):
         models = Stack.full(new(), clients)
-        return models._replace(there=torch.zeros_like(models.there))
+        return models._replace(present=torch.zeros_like(models.present))
 
     def init_client(self, server, new):
         return Client(new(), new())
@@ -75,6 +75,6 @@ class FedFomo(FedAvg):
 def mixture(models, state, gains):
     """The mean of the models, weighted by their gains over distances; the client's where no weight is positive."""
     distances = (models.rows - state.old).norm(dim=-1) + LEAST_DISTANCE
-    weights = models.there * (gains / distances).clamp(min=0)
+    weights = models.present * (gains / distances).clamp(min=0)
     total = weights.sum()
     return torch.where(total > 0, weights / torch.where(total > 0, total, 1) @ models.rows, state.w)

@@ -136,7 +136,7 @@ def combined(heads, h):
     """The combination of the heads for which the estimated loss of a client with this h is least."""
     size = heads.rows.shape[-1] - h.shape[-1] - 1
     off = (h - heads.rows[:, size + 1 :]).double()
-    alpha = minimum(torch.diag_embed(heads.rows[:, size].double()) + off @ off.mT, heads.there).to(h.dtype)
+    alpha = minimum(torch.diag_embed(heads.rows[:, size].double()) + off @ off.mT, heads.present).to(h.dtype)
     return torch.where(alpha < min(LEAST_WEIGHT, 0.5 / len(alpha)), 0, alpha) @ heads.rows[:, :size]
 
 

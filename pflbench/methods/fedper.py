@@ -47,6 +47,3 @@ class FedPer(FedAvg):
     def personal_model(self, f, server, state, batches=(), *, round, upload=None):
         base = server[self.shared(f)] if upload is None else upload
         return self.trained(f, torch.cat([base, state]), batches, lr=self.personal_lr)
-
-
-Head = torch.Tensor  # until fedrep_averaged is rewritten

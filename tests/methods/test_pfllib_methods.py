@@ -298,7 +298,7 @@ def test_fedamp_is_its_loss_with_models_mixed_by_nearness(execution: Any) -> Non
     run = trained(FedAMP(alpha=alpha, lam=lam, sigma=sigma, **OPTIONS), execution)
     for client in TRAINING:
         close(run.states[client], own[client])
-    assert run.server.there.tolist() == [1.0] * 3
+    assert run.server.present.tolist() == [1.0] * 3
     assert sorted(run.server.rows.sum(1).tolist()) == pytest.approx(sorted(w.sum().item() for w in stack), rel=1e-12)
 
 
@@ -315,7 +315,7 @@ def test_fedamp_without_a_pull_is_local_training_bit_for_bit_and_a_wide_sigma_ta
 def test_fedamps_stack_has_the_uploads_that_came_and_empty_rows_without_weight() -> None:
     server = FedAMP().init(Initial(NETWORK, 0, torch.device("cpu"), torch.float64), 3)
     found = FedAMP().server(server, torch.stack([START + 1, START]), torch.ones(2) / 2, Round(0))
-    assert found.there.tolist() == [1, 1, 0] and torch.equal(found.rows[0], START), "sorted by their sums"
+    assert found.present.tolist() == [1, 1, 0] and torch.equal(found.rows[0], START), "sorted by their sums"
     mixed = FedAMP(sigma=1e18, alpha=5e17).mixture(START, found)
     close(mixed, START + 0.5)
 
