@@ -67,20 +67,23 @@ class Published:
                 raise ValueError(f"{len(labels)} labels of {source.classes} classes for {len(source.images)} images")
             return source
 
+    def missing(self, root: Path) -> str:
+        """Missing files, for a message; empty if there are none."""
+        paths = [str(path) for path in self.parts(root) if not path.exists()]
+        return ", ".join(paths[:6]) + (f" and {len(paths) - 6} more" if len(paths) > 6 else "")
+
     def require(self, root: Path, failure: str = "") -> None:
         """Raise `DataMissing` unless all files are present. `failure`: error of the download."""
-        missing = [str(path) for path in self.parts(root) if not path.exists()]
-        if missing:
-            more = f" and {len(missing) - 6} more" if len(missing) > 6 else ""
+        if missing := self.missing(root):
             why = f" Downloading failed: {failure}." if failure else ""
             fetch = "" if failure or not self.downloads else f" Run `pflbench data fetch {self.command or self.name}`."
             by_hand = self.by_hand.format(root=root)
-            raise DataMissing(f"{self.name} lacks {', '.join(missing[:6])}{more}.{why}{fetch} By hand: {by_hand}.")
+            raise DataMissing(f"{self.name} lacks {missing}.{why}{fetch} By hand: {by_hand}.")
 
     def fetch(self, root: Path) -> None:
         """Download what is missing. Raises `DataMissing` if files are missing then."""
         failure = ""
-        if not all(path.exists() for path in self.parts(root)):
+        if self.missing(root):
             try:
                 for name, folder, options in self.downloads:
                     torchvision = importlib.import_module("torchvision.datasets")
@@ -91,8 +94,7 @@ class Published:
 
     def status(self, root: Path) -> str:
         """One line, from the presence of the files."""
-        missing = [str(path) for path in self.parts(root) if not path.exists()]
-        return f"missing: {', '.join(missing)}" if missing else f"ready in {root}"
+        return f"missing: {missing}" if (missing := self.missing(root)) else f"ready in {root}"
 
 
 class Images(NamedTuple):
@@ -194,7 +196,7 @@ class SeveralSources(Published, Generic[S]):
 
     def status(self, root: Path) -> str:
         """One line, from the presence of the files of each source in use."""
-        ready = [name for name, source in self.chosen.items() if all(path.exists() for path in source.parts(root))]
+        ready = [name for name, source in self.chosen.items() if not source.missing(root)]
         missing = [name for name in self.chosen if name not in ready]
         return "; ".join(
             f"{state}: {', '.join(names)}" for state, names in (("missing", missing), ("ready", ready)) if names
