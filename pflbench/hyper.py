@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
@@ -102,21 +101,3 @@ def check_ranges(method: Any) -> None:
         numbers = [x for x in (value if isinstance(value, tuple) else (value,)) if isinstance(x, int | float)]
         if allowed and not all(number in allowed for number in numbers):
             raise UsageError(f"{type(method).__name__}: {one.name} must be {allowed}, not {value}.")
-
-
-def change_defaults(cls: type, defaults: Mapping[str, Any]) -> None:
-    """Change defaults of inherited fields, before the class becomes a dataclass.
-
-    Raises:
-        TypeError: A name is no inherited field's.
-    """
-    inherited = {
-        name: f for base in reversed(cls.__mro__) for name, f in getattr(base, "__dataclass_fields__", {}).items()
-    }
-    for name, default in defaults.items():
-        if name not in inherited:
-            raise TypeError(f"{cls.__name__} inherits no hyperparameter {name!r}")
-        if inherited[name].default is MISSING:
-            raise TypeError(f"{cls.__name__}: {name!r} has no default to change")
-        cls.__annotations__ = {**inspect.get_annotations(cls), name: inherited[name].type}
-        setattr(cls, name, field(default=default, metadata=inherited[name].metadata))

@@ -46,12 +46,12 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from pflbench.errors import UsageError
-from pflbench.hyper import change_defaults, check_ranges, hyper
+from pflbench.hyper import check_ranges, hyper
 from pflbench.methods.objective import Batch, Batches, Initializer, Loss, Objective
 from pflbench.models.network import Network
 from pflbench.noise import normal
 from pflbench.optim import SGD, Adam, AdamState, Optimizer, State, sgd
-from pflbench.typing import Float, Int, Params, Part, Scalar
+from pflbench.typing import Float, Int, Params, Scalar
 from pflbench.vector import replace
 
 __all__ = [
@@ -176,13 +176,6 @@ class Method:
     personal_needs: ClassVar[str | None] = None
     records: ClassVar[tuple[str, ...]] = ()
     needs_features: ClassVar[bool] = False
-
-    def __init_subclass__(cls, **defaults: Any) -> None:
-        super().__init_subclass__()
-        change_defaults(cls, defaults)
-
-    def __class_getitem__(cls, item: Any) -> type[Method]:
-        return cls
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -357,33 +350,3 @@ def base_then_head(network: Network) -> Network:
 def with_base(server: Params, base: Tensor) -> Params:
     """The server's vector with another base."""
     return torch.cat([base, server[base.shape[-1] :]])
-
-
-# Until all methods are rewritten.
-
-
-def descend(
-    grad: Callable[[Part, Batch], Part], w: Part, batches: Batches, by: Optimizer, *, decay: Part | None = None
-) -> Part:
-    """Descend over `batches`, one update each, by an optimizer at rest: `descend(f.grad, w, batches, SGD(lr))`.
-
-    `decay`: what `Objective.decay` returns, times w, is added to the gradient (None: nothing).
-    """
-    return descend_on(grad, (w, by.init(w)), batches, by, decay=decay)[0]
-
-
-def descend_on(
-    grad: Callable[[Part, Batch], Part],
-    start: tuple[Part, State],
-    batches: Batches,
-    by: Optimizer,
-    *,
-    decay: Part | None = None,
-) -> tuple[Part, State]:
-    """`descend` by an optimizer that goes on from a memory; returns the memory, too."""
-
-    def step(carry: tuple[Part, State], b: Batch) -> tuple[Part, State]:
-        w, state = carry
-        return by.update(w, decayed(grad(w, b), w, decay), state)
-
-    return steps(step, start, batches)

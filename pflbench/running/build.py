@@ -179,7 +179,7 @@ def method(spec: RunSpec, places: names.Places = NOWHERE) -> Method:
     return made
 
 
-def _check_test_set(made: Method[Any, Any, Any], name: str) -> None:
+def _check_test_set(made: Method, name: str) -> None:
     """Raise `UsageError` if a method cannot score the test set, which has no minibatch of a client (`predicting`)."""
     row = torch.zeros(1, dtype=torch.int64)
     try:

@@ -104,7 +104,7 @@ def test_looped_stacked_and_without_training_they_are_the_same(name: str) -> Non
 
 
 @dataclass(frozen=True)
-class Strange(Method[Tensor, tuple[()], Tensor]):
+class Strange(Method):
     """Draws more steps in later rounds, or reads a number."""
 
     version: ClassVar[int] = 1

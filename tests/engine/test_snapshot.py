@@ -73,7 +73,7 @@ class Grown(NamedTuple):
     rounds: tuple[Params, ...]
 
 
-class Growing(Method[Params, Any, Params]):
+class Growing(Method):
     """A client keeps all its models."""
 
     version = 1

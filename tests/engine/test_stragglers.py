@@ -54,7 +54,7 @@ def test_at_least_two_uploads_arrive_and_a_tenth_on_average() -> None:
 
 
 @dataclass(frozen=True)
-class Counting(Method[Tensor, Tensor, Tensor]):
+class Counting(Method):
     """The state counts participations, the server the uploads; only used clients draw."""
 
     commits: ClassVar[Literal["arrived", "trained"]] = "trained"
