@@ -203,7 +203,7 @@ class _Wrapping:
         mask = torch.tensor([[True, True, True, False], [True] * 4])
         try:
             for real, first in ((mask, 3), (None, 4)):
-                stacked = network.stacked_logits([w], x, real, key=key)
+                stacked = network.logits([w], x, key, mask=real, stack="grouped")
                 same = _close(stacked[1], alone[1]) and (first == 4 or _close(stacked[0, :3], alone[0]))
                 if not same:
                     drops = ", or drops out what has not the rows first" if network.drops else ""

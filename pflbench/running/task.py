@@ -17,8 +17,8 @@ import torch
 from pflbench import names, trust
 from pflbench.data.federation import Federation
 from pflbench.data.root import data_root
-from pflbench.engine import blame, client_map, memory
-from pflbench.engine.client_map import one_lane
+from pflbench.engine import blame, client_map
+from pflbench.engine.client_map import one_lane, out_of_memory
 from pflbench.engine.evaluate import before_aggregation
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.errors import PflbenchError, StoreError, UsageError
@@ -27,7 +27,7 @@ from pflbench.models.network import Network
 from pflbench.result import RunResult, Score
 from pflbench.running import build, checkpoint, provenance
 from pflbench.running.again import apart, often_enough
-from pflbench.running.allocator import limited, tidy
+from pflbench.running.allocator import in_use, limited, peak, reset_peak, tidy
 from pflbench.running.execution import Execution
 from pflbench.running.follow import Follower, destination
 from pflbench.running.models import Models
@@ -84,7 +84,7 @@ class Environment:
     device: str = "cpu"
     execution: client_map.Execution = "loop"
     memory_limit: int | None = None
-    """Bytes that stacks of clients may bring one process to on the device."""
+    """Bytes that one process may hold on the device."""
     deterministic: bool = False
     """Only algorithms that give the same bits every time."""
     evaluate_every: int | None = None
@@ -173,12 +173,11 @@ def run_task(task: Task, env: Environment, on_round: OnRound | None = None, lane
     setup = Setup(
         execution=env.execution,
         device=torch.device(env.device),
-        memory_limit=env.memory_limit,
         lanes=lanes,
         evaluate_every=env.evaluate_every,
         on_round=on_round,
     )
-    memory.reset_peak(setup.device)
+    reset_peak(setup.device)
     trained = _Trained()
     detail = ""
     try:
@@ -189,7 +188,7 @@ def run_task(task: Task, env: Environment, on_round: OnRound | None = None, lane
     except checkpoint.Stopped:
         return []
     except (Exception, SystemExit) as error:
-        if len(task.specs) == 1 and (isinstance(error, PflbenchError) or memory.out_of_memory(error)):
+        if len(task.specs) == 1 and (isinstance(error, PflbenchError) or out_of_memory(error)):
             return _not_trained(error, task, env, on_round, lanes)
         outcomes, detail = [RunOutcome(failure=_raised(error, task))], "".join(traceback.format_exception(error))
     if detail and len(task.specs) > 1:  # out here, where nothing holds on to what the group had in memory
@@ -220,7 +219,7 @@ def _train(
     trained: _Trained,
 ) -> list[RunOutcome]:
     """Train and score. Raises what a method raises, `Stopped`, and `UsageError` for a limit that leaves no room."""
-    if (limit := env.memory_limit) is not None and limit <= (used := memory.in_use(setup.device)):
+    if (limit := env.memory_limit) is not None and limit <= (used := in_use(setup.device)):
         less = f"{limit / 1e6:.0f} MB is less than the {used / 1e6:.0f} MB in use"
         raise UsageError(f"--memory-limit: {less} before training begins.")
     under = trained.under
@@ -307,7 +306,6 @@ def _cost(task: Task, env: Environment, started: float, trained: _Trained) -> di
     number, on_gpu = len(task.specs), env.device.startswith("cuda")
     simulation, under = trained.simulation, trained.under
     seconds = (time.perf_counter() - started + (under.seconds if under else 0.0)) / number
-    highest = simulation.clients.room.highest if simulation else 0
     rounds = simulation.rounds if simulation else 0
     return {
         "execution": env.execution,
@@ -318,8 +316,8 @@ def _cost(task: Task, env: Environment, started: float, trained: _Trained) -> di
         "padding": round(simulation.clients.padding if simulation else 1.0, 4),
         "deterministic": env.deterministic,
         "evaluate_every": env.evaluate_every,
-        "peak_memory": memory.peak(torch.device("cpu")) if on_gpu else highest,
-        "peak_device_memory": highest if on_gpu else None,
+        "peak_memory": peak(torch.device("cpu")),
+        "peak_device_memory": peak(torch.device(env.device)) if on_gpu else None,
         **({"resumed": under.resumed} if under and under.resumed else {}),
     }
 
@@ -363,7 +361,7 @@ def _not_trained(
     if len(task.specs) > 1:
         return _one_by_one(task, env, on_round, lanes)
     message = str(error)
-    if memory.out_of_memory(error):
+    if out_of_memory(error):
         under = " under the --memory-limit" if env.memory_limit else ""
         message = f"out of memory{under}: {message}" if message else f"out of memory{under}"
     elif not isinstance(error, PflbenchError | OSError):

@@ -14,7 +14,6 @@ from gpu.border import META, watched
 from gpu.cases import EQUAL, RAGGED, after, before, case, finished, same, simulation
 from gpu.police import offences, unnamed_reads
 from gpu.pretend import GPU, pretended
-from pflbench.engine import memory
 from pflbench.engine.client_map import ClientMap
 from pflbench.engine.simulate import LOOK_EVERY, RunOutcome
 from pflbench.running import allocator
@@ -124,7 +123,7 @@ def _last(found: Case) -> Scoring:
 
 @contextlib.contextmanager
 def refusals() -> Iterator[None]:
-    """A stack of a kind that is measured, and of a size that did not fit, is not tried again."""
+    """A stack of a size that did not fit is not tried again."""
     fits, refused, alone = ClientMap._if_it_fits, dict[Any, int](), Counter[Any]()
 
     def noted(self: ClientMap, fn: Any, shared: Any, items: Any, key: Any) -> Any:
@@ -133,7 +132,7 @@ def refusals() -> Iterator[None]:
         made = fits(self, fn, shared, items, key)
         alone[key] = alone[key] + 1 if made is None and len(items) == 1 else 0
         assert alone[key] < 2, "one client that did not fit is tried again, and nothing was let go between"
-        if made is None and key in self.room._need:
+        if made is None:
             refused[key] = len(items)
         return made
 
@@ -146,11 +145,11 @@ def _starved(found: Case, most: int, limit: int | None = None, **setup: Any) -> 
     """A run on a GPU of so many bytes, which says that it has more: others use a part of it. `limit`: of ours."""
     spec = after(found, 0, cohort=6, rounds=5 if len(found.kinds) > 1 else 2, scoring=_last(found))
     with at_first_sight(), pretended(most, ENDLESS, count=True) as gpu, allocator.limited(limit, GPU):
-        run = simulation(found, [spec], EQUAL, device=GPU, memory_limit=limit, **setup)
+        run = simulation(found, [spec], EQUAL, device=GPU, **setup)
         with refusals():
             outcomes = finished(run)
-        assert memory.in_use(GPU) == gpu.memory.used, "what is in use is told wrongly"
-        assert memory.peak(GPU) == gpu.memory.peak, "the most that was in use is told wrongly"
+        assert allocator.in_use(GPU) == gpu.memory.used, "what is in use is told wrongly"
+        assert allocator.peak(GPU) == gpu.memory.peak, "the most that was in use is told wrongly"
     assert not gpu.wrong, gpu.wrong[0]
     return Starved(outcomes, run, gpu)
 
@@ -170,5 +169,4 @@ def starved(name: str) -> None:
     assert [round(x / enough, 6) for x in kept.gpu.limits[:1]] == [1], "PyTorch is not bound to the limit"
     assert kept.gpu.limits[1:] == [ENDLESS], "the limit outlives its run"
     assert kept.gpu.memory.fullest <= enough, "the limit was not kept"
-    assert kept.simulation.clients.room.highest <= enough, "what was in use at most is told wrongly"
     found.same_runs(kept.outcomes, ample.outcomes, "runs with and without a limit")

@@ -63,8 +63,6 @@ CAUGHT = {
     "rate-from-host": ("b", "fedavg"),
     "compared-on-host": ("a", "fedavg"),
     "means-from-host": ("a", "fedavg adapted"),
-    "cache-in-use": ("d", "fedavg"),
-    "peak-of-now": ("d", "fedavg"),
     "limit-of-what-is-free": ("d", "fedavg"),
     "limit-stays": ("d", "fedavg"),
     "device-not-set": ("d, task", "fedavg"),

@@ -240,7 +240,7 @@ def test_a_stack_of_policies_is_each_of_them_with_noise_and_padded_rows(stack: s
     x = torch.rand(2, 4, *SHARED_OUT.shape, generator=generator, dtype=torch.float64)
     mask, keys = torch.tensor([[True] * 3 + [False], [True] * 4]), torch.tensor([noise.key(0, i) for i in range(2)])
     for key in (None, keys):
-        found = SHARED_OUT.stacked_logits([w], x, mask, stack, key)
+        found = SHARED_OUT.logits([w], x, key, mask=mask, stack=stack)
         for i, rows in enumerate((3, 4)):
             close(found[i, :rows], SHARED_OUT.logits([w[i]], x[i, :rows], None if key is None else key[i]))
     assert not torch.allclose(SHARED_OUT.logits([w[0]], x[0], keys[0]), SHARED_OUT.logits([w[0]], x[0]))

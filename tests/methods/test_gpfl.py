@@ -238,8 +238,8 @@ def test_a_stack_of_valves_is_each_of_them(stack: str) -> None:
     w = torch.randn(2, ROUTED.layout.size, generator=generator, dtype=torch.float64)
     x = torch.rand(2, 4, *ROUTED.shape, generator=generator, dtype=torch.float64)
     for found, one in (
-        (ROUTED.stacked_logits([w], x, None, stack), lambda i: ROUTED.logits([w[i]], x[i])),
-        (ROUTED.stacked_represent([w], x, None, stack), lambda i: ROUTED.represent([w[i]], x[i])),
+        (ROUTED.logits([w], x, mask=None, stack=stack), lambda i: ROUTED.logits([w[i]], x[i])),
+        (ROUTED.represent([w], x, mask=None, stack=stack), lambda i: ROUTED.represent([w[i]], x[i])),
     ):
         close(found, torch.stack([one(i) for i in range(2)]))
     assert ROUTED.represent([w[0]], x[0]).abs().max() > 0 and not ROUTED.batchwise

@@ -196,7 +196,7 @@ def test_a_stack_is_its_clients_on_their_real_rows(name: str, stack: str) -> Non
     w, x, rows = weights(net, 0, 1, 2).requires_grad_(), images(3, 4, shape=shape), (4, 2, 1)
     mask = torch.arange(4)[None] < torch.tensor(rows)[:, None]
     for real in (mask, None):
-        stacked = net.stacked_logits([w], x, real, stack)
+        stacked = net.logits([w], x, mask=real, stack=stack)
         taken = stacked if real is None else stacked * real[:, :, None]
         (gradient,) = torch.autograd.grad(taken.square().sum(), w)
         for i, n in enumerate(rows if real is not None else (4, 4, 4)):
@@ -212,7 +212,7 @@ def test_padded_rows_never_reach_real_ones() -> None:
     w, x = weights(net, 0, 1), images(2, 5)
     mask = torch.arange(5)[None] < torch.tensor([[5], [2]])
     other = torch.where(mask[:, :, None, None, None], x, 1 - x)
-    a, b = net.stacked_logits([w], x, mask), net.stacked_logits([w], other, mask)
+    a, b = net.logits([w], x, mask=mask, stack="grouped"), net.logits([w], other, mask=mask, stack="grouped")
     assert torch.equal(a[mask], b[mask])
 
 
@@ -222,10 +222,12 @@ def test_a_linear_head_applied_last_has_features(name: str) -> None:
     net = built(function, shape)
     w, x = weights(net, 0, 1), images(2, 3, shape=shape)
     head = net.layout.part("head")
-    z = net.stacked_represent([w[:, : head.start]], x, None)
+    z = net.represent([w[:, : head.start]], x, mask=None, stack="grouped")
     weight, bias = net.layout.of("head").views([w[:, head]]).values()
     assert z.shape == (2, 3, net.width)
-    torch.testing.assert_close(torch.baddbmm(bias[:, None], z, weight.mT), net.stacked_logits([w], x, None))
+    torch.testing.assert_close(
+        torch.baddbmm(bias[:, None], z, weight.mT), net.logits([w], x, mask=None, stack="grouped")
+    )
     torch.testing.assert_close(z[0], net.represent([w[0]], x[0]))
 
 
@@ -234,7 +236,7 @@ def test_dropout_is_drawn_by_the_key_the_same_looped_and_stacked() -> None:
     assert net.drops
     w, x, key = weights(net, 0, 1), images(2, 5), torch.tensor([5, 6])
     mask = torch.arange(5)[None] < torch.tensor([[5], [3]])
-    stacked = net.stacked_logits([w], x, mask, key=key)
+    stacked = net.logits([w], x, key, mask=mask, stack="grouped")
     for i, n in enumerate((5, 3)):
         torch.testing.assert_close(stacked[i, :n], net.logits([w[i]], x[i, :n], key[i]))
     assert not torch.allclose(net.logits([w[0]], x[0], key[0]), net.logits([w[0]], x[0], key[1]))
@@ -360,10 +362,10 @@ def test_bf16_reaches_a_stacks_convolutions() -> None:
     net = built(lambda s, c: nn.Sequential(nn.Conv2d(1, 4, 3, padding="same"), nn.Flatten(), nn.Linear(256, c)))
     w, x = weights(net, 0, 1).float(), images(2, 3).float()
     with torch.autocast("cpu", torch.bfloat16):
-        found, alone = net.stacked_represent([w], x, None), net.represent([w[0]], x[0])
+        found, alone = net.represent([w], x, mask=None, stack="grouped"), net.represent([w[0]], x[0])
     assert found.dtype == alone.dtype == torch.bfloat16
     torch.testing.assert_close(found[0], alone, rtol=2**-6, atol=2**-8)
-    assert not torch.equal(found.float(), net.stacked_represent([w], x, None))
+    assert not torch.equal(found.float(), net.represent([w], x, mask=None, stack="grouped"))
 
 
 # What is refused.
