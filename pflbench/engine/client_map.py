@@ -212,8 +212,14 @@ class ClientMap:
 
         Raises:
             torch.OutOfMemoryError: Not even one client fits (on a CPU: PyTorch's RuntimeError).
+            ValueError: A minibatch has fewer rows than the network takes.
         """
-        started = time.perf_counter()
+        started, least = time.perf_counter(), self.data.task.network.least
+        if least > 1 and any(rows.shape[-1] < least for item in items for drawn in item.taken for rows in drawn):
+            raise ValueError(  # as torch says it, where no mask hides it
+                "Expected more than 1 value per channel when training, and a minibatch has 1 row: write tail = 'drop', "
+                "or another batch size."
+            )
         try:
             with torch.no_grad():
                 if self.execution == "loop":

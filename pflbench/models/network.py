@@ -58,7 +58,7 @@ class Network:
     `features`: the base alone, from images to `width` features, where the head is one linear layer `head.out` on them
     (`with_linear_head` builds such a network); None, and a width of 0, where the head is more than that.
     `drops`: whether training draws random numbers (dropout, the noise of FedCP's policy). `mixes`: whether it is
-    `batchwise` (None: the parameters' names tell).
+    `batchwise` (None: the parameters' names tell). `least`: fewest rows of a minibatch.
     `initial`: the initial values of (seed, k) in the vector's order, where the parameters do not say how to draw them.
     """
 
@@ -75,6 +75,7 @@ class Network:
     width: int = 0
     drops: bool = False
     mixes: bool | None = None
+    least: int = 1
     initial: Callable[[int, int], Tensor] | None = None
     layout: Layout = field(init=False)
 
