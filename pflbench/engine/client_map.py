@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +23,9 @@ from pflbench.engine.batches import Drawn
 from pflbench.engine.capture import Graphs
 from pflbench.engine.objective import LoopObjective, StackedObjective, Task
 from pflbench.methods.base import Batch, Batches, Round
+
+if TYPE_CHECKING:
+    from pflbench.engine.run import Run
 
 Execution = Literal["loop", "vectorized"]
 Tree = Any
@@ -182,6 +185,11 @@ class ClientMap:
     def padding(self) -> float:
         """Rows computed over rows asked for, so far."""
         return self.padded_rows / self.real_rows if self.real_rows else 1.0
+
+    def keys(self, runs: Mapping[int, Run], owners: Sequence[Owner], *moment: str | int) -> Tensor:
+        """A random key of each client for its local update or scoring of this name, int64 ["clients"]."""
+        keys = [noise.key(runs[index].spec.seed, client, *moment) for index, client in owners]
+        return self.data.upload(np.array(keys, np.int64))
 
     def portions(self, owners: Sequence[Owner]) -> Iterator[Sequence[Owner]]:
         """Clients in portions: looped ones `PORTION` per core, stacked ones all at a time."""

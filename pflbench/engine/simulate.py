@@ -13,22 +13,22 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pflbench import noise
 from pflbench.data.federation import Federation
-from pflbench.engine import host, returned
+from pflbench.engine import host
 from pflbench.engine.batches import support_streams
 from pflbench.engine.capture import Graphs
 from pflbench.engine.client_map import PORTION, ClientMap, Data, Execution, Item, Owner, Watched, keyed, one_lane
 from pflbench.engine.evaluate import Kept, before_aggregation, evaluate, leaves_models, personal
+from pflbench.engine.forms import draws, models, pair, returned
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.run import Initial, Run, arrived, coin, sample_cohort, weights
 from pflbench.engine.stack import MOST_PADDING
 from pflbench.engine.states import owned_copy
-from pflbench.errors import Diverged, PflbenchError
+from pflbench.errors import Diverged, PflbenchError, UsageError
 from pflbench.methods.base import Batches, Draw, Method, Round
 from pflbench.models.network import Network
 from pflbench.result import Metric, Score
-from pflbench.spec import RunSpec
+from pflbench.spec import MOST_METRICS, RunSpec
 
 Tree = Any
 Clients = dict[int, list[int]]
@@ -149,12 +149,18 @@ class Simulation:
             whole = _stacked(mine, self.clients)
             self.clients.beside_graphs(partial(_aggregate, run, whole, share, self.method, now, len(run.latest)))
             if self._scored_after(self.rounds + 1):
-                run.metrics += [
-                    Metric(self.rounds + 1, client, name, _number(value))
-                    for client in sorted(run.states)
-                    for name, value in returned.metrics(self.method.diagnose(run.states[client])).items()
-                ]
+                self._diagnose(run)
         self.rounds += 1
+
+    def _diagnose(self, run: Run) -> None:
+        for client in sorted(run.states):
+            numbers = self.method.diagnose(run.states[client])
+            if len(numbers) > MOST_METRICS:
+                name, most = type(self.method).__name__, MOST_METRICS
+                raise UsageError(f"{name}.diagnose() returned {len(numbers)} numbers of a client: at most {most}.")
+            for name, value in numbers.items():
+                number = float(host.read(value, "diagnosis")) if isinstance(value, Tensor) else float(value)
+                run.metrics.append(Metric(self.rounds + 1, client, name, number))
 
     def _keep(self, run: Run, client: int, sent: Tree, state: Tree) -> None:
         """Keep a client's new state, and its local model where that is scored."""
@@ -162,7 +168,8 @@ class Simulation:
         if leaves_models(run.spec.scoring):
             f = LoopObjective(self.clients.data.task)
             made = self.method.personal_model(f, run.server, state, round=Round(self.rounds), upload=sent)
-            run.left[client] = owned_copy(returned.models(made, "personal_model()")["personalized"])
+            size = f.task.network.layout.size
+            run.left[client] = owned_copy(models(self.method, "personal_model", made, size)["personalized"])
 
     def _work(self) -> tuple[list[Owner], Clients, Clients]:
         """Clients of this round as (run, client): training ones, largest first; those that upload; that keep state."""
@@ -184,20 +191,20 @@ class Simulation:
     def _train(self, portion: Sequence[Owner], senders: Clients, keepers: Clients) -> list[tuple[Tree, Tree]]:
         """Each client's upload and new state. Scores personal models that are to be scored before aggregation."""
         scored = self._scores_training()
-        keys = [noise.key(self.runs[index].spec.seed, client, self.rounds) for index, client in portion]
-        draws, items = self._draws(), []
-        for (index, client), key in zip(portion, self.clients.data.upload(np.array(keys, np.int64)), strict=True):
+        drawn, items = self._draws(), []
+        keys = self.clients.keys(dict(enumerate(self.runs)), portion, self.rounds)
+        for (index, client), key in zip(portion, keys, strict=True):
             run, used = self.runs[index], scored or client in senders[index]
             start, moment = int(run.cursors[client]), ("round", self.rounds)
-            taken, cursor = run.streams[client].draw(draws[index], start, *moment, used=used)
+            taken, cursor = run.streams[client].draw(drawn[index], start, *moment, used=used)
             if client in keepers[index]:  # scoring moves nothing
                 run.cursors[client] = cursor
             items.append(Item(index, (run.state(client), key), tuple(taken)))
         results: list[tuple[Tree, Tree]] = [((), ())] * len(items)
-        for drawn in dict.fromkeys(draws.values()):
-            mine = [i for i, item in enumerate(items) if draws[item.index] == drawn]
-            made = self._local_updates([items[i] for i in mine], drawn)
-            for i, (sent, state, images, uploadless) in zip(mine, made, strict=True):
+        for alike in dict.fromkeys(drawn.values()):
+            chosen = [i for i, item in enumerate(items) if drawn[item.index] == alike]
+            made = self._local_updates([items[i] for i in chosen], alike)
+            for i, (sent, state, images, uploadless) in zip(chosen, made, strict=True):
                 results[i] = sent, state
                 index, client = portion[i]
                 if client in keepers[index]:
@@ -216,22 +223,22 @@ class Simulation:
     def _draws(self) -> dict[int, tuple[Draw, ...]]:
         """Draws of each run's clients in this round, by the run's index in the group."""
         return {
-            index: returned.draws(self.method.draws(Round(self.rounds, coin=coin(run.spec, self.rounds))), "draws")
+            index: draws(self.method, "draws", self.method.draws(Round(self.rounds, coin=coin(run.spec, self.rounds))))
             for index, run in self.alive.items()
         }
 
-    def _local_updates(self, items: list[Item], draws: tuple[Draw, ...]) -> list[tuple[Tree, Tree, Tensor, Tensor]]:
+    def _local_updates(self, items: list[Item], drawn: tuple[Draw, ...]) -> list[tuple[Tree, Tree, Tensor, Tensor]]:
         """Uploads, new states and images of gradients of clients who draw the same; the latter without `for_upload`."""
         asked: set[int] = set()
 
         def update(f: LoopObjective, server: Tree, own: Tree, *taken: Batches) -> Tree:
             fed, now = keyed(taken, own[1], self.clients.data.task), Watched(self.rounds, own[1], asked)
-            sent, state = returned.local_update(self.method.client(f, server, own[0], *fed, round=now))
+            sent, state = pair(self.method, self.method.client(f, server, own[0], *fed, round=now), own[0])
             zero = own[1].new_zeros((), dtype=torch.float64)
-            free = {id(b.rows) for draw, several in zip(draws, fed, strict=True) if draw.for_upload for b in several}
+            free = {id(b.rows) for draw, several in zip(drawn, fed, strict=True) if draw.for_upload for b in several}
             return sent, state, f.images(zero), f.images(zero, free)
 
-        key = None if "training" in self.clients.timely else ("training", draws)
+        key = None if "training" in self.clients.timely else ("training", drawn)
         results = self.clients(update, [run.server for run in self.runs], items, key=key)
         if asked:
             self.clients.timely.add("training")
@@ -282,27 +289,11 @@ def _client_map(network: Network, federations: Sequence[Federation], spec: RunSp
     return ClientMap(data, setup.execution, setup.chunk, setup.most_padding, setup.lanes, graphs)
 
 
-def _start(
-    spec: RunSpec,
-    federation: Federation,
-    method: Method,
-    network: Network,
-    device: torch.device,
-) -> Run:
+def _start(spec: RunSpec, federation: Federation, method: Method, network: Network, device: torch.device) -> Run:
     new = Initial(network, spec.seed, device, DTYPES.get(spec.precision, torch.float32))
-    server = returned.state(method.init(new, spec.training_clients), "the server's state", "init()")
-    return Run(
-        spec=spec,
-        federation=federation,
-        streams=support_streams(federation, spec),
-        server=server,
-        fresh=returned.state(method.init_client(server, new), "a client's state", "init_client()"),
-        cursors=np.zeros(spec.clients, np.int64),
-    )
-
-
-def _number(value: Tensor | float) -> float:
-    return float(host.read(value, "diagnosis")) if isinstance(value, Tensor) else float(value)
+    server = returned(method, "init", method.init(new, spec.training_clients))
+    fresh = returned(method, "init_client", method.init_client(server, new))
+    return Run(spec, federation, support_streams(federation, spec), server, fresh, np.zeros(spec.clients, np.int64))
 
 
 def _stacked(trees: list[Tree], clients: ClientMap) -> Tree:
@@ -331,13 +322,10 @@ class _Reads(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _aggregate(run: Run, uploads: Tree, share: Tensor, method: Method, now: Round, trained: int) -> None:
-    if type(method).server is Method.server:
-        returned.check_averaged(uploads, run.server)
+    if type(method).server is Method.server:  # the mean of the uploads
+        returned(method, "client", pytree.tree_map(lambda leaf: leaf[0], uploads), run.server)
     with _Reads() as reads:
-        server = returned.state(method.server(run.server, uploads, share, now), "the server's state", "server()")
-    before, after = ([tuple(x.shape) for x in pytree.tree_leaves(tree)] for tree in (run.server, server))
-    if before != after:
-        raise TypeError(f"server() turned a state of shapes {before} into one of shapes {after}")
+        server = returned(method, "server", method.server(run.server, uploads, share, now), run.server)
     finite = [torch.isfinite(leaf).all() for leaf in pytree.tree_leaves(server)]
     # As a tensor, since reading it would wait for the device.
     sound = torch.stack(finite).all() if finite else torch.tensor(True)

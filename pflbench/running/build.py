@@ -16,8 +16,7 @@ from pflbench.data import content
 from pflbench.data.federation import Federation, build
 from pflbench.data.partition import Partition
 from pflbench.data.source import Dataset, Source, check_source
-from pflbench.engine.blame import line, where
-from pflbench.errors import UsageError
+from pflbench.errors import UsageError, one_line
 from pflbench.hyper import check_declared, check_method
 from pflbench.methods.base import Batch, Method
 from pflbench.models import module
@@ -165,8 +164,7 @@ def _sums_to_one(network: Network) -> bool:
 
 
 def _forward_fails(error: Exception, reference: str) -> UsageError:
-    told = line(error, where(error, {Path(names.code(reference).path)}), hint=False)
-    return UsageError(f"forward() of the network {reference} fails: {told}")
+    return UsageError(f"forward() of the network {reference} fails: {one_line(error)}")
 
 
 def method(spec: RunSpec, places: names.Places = NOWHERE) -> Method:

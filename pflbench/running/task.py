@@ -17,11 +17,11 @@ import torch
 from pflbench import names, trust
 from pflbench.data.federation import Federation
 from pflbench.data.root import data_root
-from pflbench.engine import blame, client_map
+from pflbench.engine import client_map
 from pflbench.engine.client_map import one_lane, out_of_memory
 from pflbench.engine.evaluate import before_aggregation
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
-from pflbench.errors import PflbenchError, StoreError, UsageError
+from pflbench.errors import PflbenchError, StoreError, UsageError, one_line
 from pflbench.methods.base import Method
 from pflbench.models.network import Network
 from pflbench.result import RunResult, Score
@@ -190,7 +190,10 @@ def run_task(task: Task, env: Environment, on_round: OnRound | None = None, lane
     except (Exception, SystemExit) as error:
         if len(task.specs) == 1 and (isinstance(error, PflbenchError) or out_of_memory(error)):
             return _not_trained(error, task, env, on_round, lanes)
-        outcomes, detail = [RunOutcome(failure=_raised(error, task))], "".join(traceback.format_exception(error))
+        outcomes, detail = (
+            [RunOutcome(failure=PflbenchError(one_line(error)))],
+            "".join(traceback.format_exception(error)),
+        )
     if detail and len(task.specs) > 1:  # out here, where nothing holds on to what the group had in memory
         del trained, setup, federations
         return _one_by_one(task, env, on_round, lanes)
@@ -333,12 +336,6 @@ def _sources(task: Task) -> dict[str, Any]:
     return found
 
 
-def _file(reference: str) -> Path:
-    """Path of user-supplied code, which may be gone."""
-    path, _ = names.split_reference(reference)
-    return Path(path) if path.endswith(".py") else names.source_file(reference)
-
-
 def _build(task: Task, env: Environment) -> tuple[list[Federation], Method, Network]:
     torch.set_num_threads(1)  # cores are for runs and for clients
     if env.device.startswith("cuda"):
@@ -365,8 +362,7 @@ def _not_trained(
         under = " under the --memory-limit" if env.memory_limit else ""
         message = f"out of memory{under}: {message}" if message else f"out of memory{under}"
     elif not isinstance(error, PflbenchError | OSError):
-        files = {_file(reference) for reference in task.own.values()}
-        message = blame.line(error, blame.where(error, files), hint=False)
+        message = one_line(error)
     return [Done(task.specs[0], "error", message, traceback.format_exc())]
 
 
@@ -509,10 +505,3 @@ def headline(scores: Sequence[Score]) -> str:
     values = [s.accuracy for s in scores if (s.stage, s.round, s.step) == (last.stage, last.round, last.step)]
     moment = f"{last.stage}, step {last.step}" if last.step else last.stage
     return f"{100 * sum(values) / len(values):.2f} % ({moment})"
-
-
-def _raised(error: BaseException, task: Task) -> PflbenchError:
-    """Error that a method's code raised, or a user-supplied network in training."""
-    files = {kind: _file(reference) for kind, reference in task.own.items()}
-    own = files.pop("methods", None) or names.source_file(task.reference)
-    return PflbenchError(blame.blame(error, own, task.reference, set(files.values()) - {own}))

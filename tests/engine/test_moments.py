@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from pflbench.engine.batches import Reshuffled
-from pflbench.engine.returned import Malformed
 from pflbench.engine.run import coin, sample_cohort
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.errors import UsageError
@@ -79,7 +78,7 @@ def test_a_round_is_of_one_kind_for_all_clients_of_a_seed(execution: str) -> Non
 
 def test_a_method_that_reports_too_much_of_a_client_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Coined, "diagnose", lambda self, state: {str(i): state[0] for i in range(65)})
-    with pytest.raises(Malformed, match=r"diagnose\(\) must return at most 64 numbers of a client, not 65"):
+    with pytest.raises(UsageError, match=r"diagnose\(\) returned 65 numbers"):
         run(Coined(), spec(0, rounds=1))
     monkeypatch.setattr(Coined, "diagnose", lambda self, state: {str(i): state[0] for i in range(64)})
     (one,) = run(Coined(), spec(0, rounds=1))
