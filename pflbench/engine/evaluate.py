@@ -103,7 +103,7 @@ def tuned(f: Objective, w: Params, b: Batch, lr: float, part: str | None) -> Par
 
 
 def _deploy(method: Method, f: LoopObjective, server: Tree, support: Batches) -> Params:
-    return models(method, "deploy", method.deploy(f, server, support), f.task.network.layout.size)["personalized"]
+    return models(method, "deploy", method.deploy(f, server, support), f.network.layout.size)["personalized"]
 
 
 def before_aggregation(method: Method, scoring: Scoring) -> bool:

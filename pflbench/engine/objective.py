@@ -151,41 +151,53 @@ def cut(w: Tensor, wrt: slice | None) -> tuple[list[Tensor], Tensor]:
     return [p for p in pieces if p.shape[-1] or p is leaf], leaf
 
 
-class LoopObjective:
+class Facts:
+    """Properties of a network that methods ask for."""
+
+    network: Network
+    device: torch.device
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return self.network.classes
+
+    @property
+    def width(self) -> int:
+        """Number of features that the head reads."""
+        return self.network.width
+
+    def part(self, name: str) -> slice:
+        """A part of the model."""
+        return self.network.layout.part(name)
+
+    def last(self, layers: int) -> slice:
+        """The last layers of the model."""
+        return self.network.layout.last(layers)
+
+    def entries(self, kind: Kind) -> Tensor:
+        """The entries of a kind, bool ["params"]."""
+        return _entries(self.network.layout, kind, self.device)
+
+
+class LoopObjective(Facts):
     """The objective of one client at a time; batches are trimmed to their real rows.
 
     A large batch is cut into pieces of `PIECE` rows, whose means and gradients are averaged.
     """
 
     def __init__(self, task: Task):
-        self.task = task
+        self.task, self.network, self.device = task, task.network, task.pool.device
         self.gradient_calls = 0
         """Calls of autograd."""
         self._passes: list[tuple[float, Batch]] = []
 
     @property
-    def classes(self) -> int:
-        return self.task.network.classes
-
-    @property
-    def width(self) -> int:
-        return self.task.network.width
-
-    @property
     def cacheable(self) -> bool:
         return self.task.cacheable
 
-    def part(self, name: str) -> slice:
-        return self.task.network.layout.part(name)
-
-    def last(self, layers: int) -> slice:
-        return self.task.network.layout.last(layers)
-
-    def entries(self, kind: Kind) -> Tensor:
-        return _entries(self.task.network.layout, kind, self.task.pool.device)
-
     def decay(self, rate: float | None, w: Part, *, wrt: str | None = None) -> Part | None:
-        return _decay(self.task.network.layout.of(wrt), rate, w.dtype, w.device) if rate else None
+        return _decay(self.network.layout.of(wrt), rate, w.dtype, w.device) if rate else None
 
     def images(self, zero: Tensor, free: Collection[int] = ()) -> Tensor:
         """Number of images that gradients were taken of so far, other passes as fractions.
@@ -261,7 +273,7 @@ class LoopObjective:
         where = self.part(wrt) if wrt else None
         if own is not None:
             return self._differentiated(w, b, where, own, args)
-        if self.task.network.gradient is not None and not self.task.bf16:
+        if self.network.gradient is not None and not self.task.bf16:
             return self._derived(w, b, wrt)
         return self._mean(b, lambda piece: self._differentiated(w, piece, where))
 
@@ -288,7 +300,7 @@ class LoopObjective:
             return torch.autograd.grad(losses.sum() if losses.dim() else losses, leaf)[0]
 
     def _derived(self, w: Tensor, b: Batch, wrt: str | None) -> Tensor:
-        network = self.task.network
+        network = self.network
         assert network.gradient is not None
         layout = network.layout.of(wrt)
         g = w.new_empty(layout.size)
@@ -308,7 +320,7 @@ class LoopObjective:
 
     def _pieces(self, b: Batch) -> list[Batch]:
         # What a key draws goes by places in the whole batch.
-        if len(b.rows) <= PIECE or self.task.network.batchwise or b.key is not None:
+        if len(b.rows) <= PIECE or self.network.batchwise or b.key is not None:
             return [b]
         return [Batch(*some) for some in zip(torch.split(b.rows, PIECE), torch.split(b.labels, PIECE), strict=True)]
 

@@ -15,6 +15,7 @@ from pflbench import noise
 from pflbench.data.federation import Federation
 from pflbench.engine import host
 from pflbench.engine.batches import Stream
+from pflbench.engine.objective import Facts
 from pflbench.engine.states import States
 from pflbench.errors import Diverged
 from pflbench.models.network import Network
@@ -22,7 +23,6 @@ from pflbench.result import Metric, Score
 from pflbench.rng import stream
 from pflbench.spec import RunSpec, Scoring
 from pflbench.typing import Params
-from pflbench.vector import Kind
 
 Tree = Any
 FEWEST = 2
@@ -67,7 +67,7 @@ def scored_clients(scoring: Scoring, training: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Initial:
+class Initial(Facts):
     """The `methods.base.Initializer` of one run: initial models of its network, drawn from its seed."""
 
     network: Network
@@ -76,30 +76,8 @@ class Initial:
     dtype: torch.dtype
 
     def __call__(self, k: int = 0) -> Params:
-        """See `Initializer`, as of all below."""
+        """See `Initializer`, as below."""
         return self.network.init(self.seed, k).to(self.device, self.dtype)
-
-    @property
-    def classes(self) -> int:
-        """Of the network."""
-        return self.network.classes
-
-    @property
-    def width(self) -> int:
-        """Of the network."""
-        return self.network.width
-
-    def part(self, name: str) -> slice:
-        """A part of the model."""
-        return self.network.layout.part(name)
-
-    def last(self, layers: int) -> slice:
-        """The last layers of the model."""
-        return self.network.layout.last(layers)
-
-    def entries(self, kind: Kind) -> Tensor:
-        """The entries of a kind."""
-        return self.network.layout.entries(kind).to(self.device)
 
     def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
         """Standard normal numbers of this name."""

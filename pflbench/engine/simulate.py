@@ -168,7 +168,7 @@ class Simulation:
         if leaves_models(run.spec.scoring):
             f = LoopObjective(self.clients.data.task)
             made = self.method.personal_model(f, run.server, state, round=Round(self.rounds), upload=sent)
-            size = f.task.network.layout.size
+            size = f.network.layout.size
             run.left[client] = owned_copy(models(self.method, "personal_model", made, size)["personalized"])
 
     def _work(self) -> tuple[list[Owner], Clients, Clients]:
