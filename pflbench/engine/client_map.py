@@ -276,7 +276,9 @@ class ClientMap:
                     self.graphs.clear()
                     if self.data.device.type == "cuda":
                         torch.cuda.empty_cache()
-                    break
+                    if len(chosen) > 1:
+                        break
+                    made = self._one_stack(fn, shared, [items[chosen[0]]], None)  # beside no graph
                 for i, result in zip(chosen, made, strict=True):
                     results[i] = result
                 self.real_rows += chunk.real_rows

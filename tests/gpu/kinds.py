@@ -74,9 +74,9 @@ def recorded(name: str, moment: str) -> Recorded:
     more = {"rounds": 8 if len(found.kinds) > 1 else 4, "cohort": 6, "arrival": 1}
     specs = [make(found, seed, **more) for seed in range(seeds)]
     with pretended():
-        plain = finished(simulation(found, specs, sizes, device=GPU, graphs=False, stack=stack, chunk=6))
+        plain = finished(simulation(found, specs, sizes, device=GPU, graphs=False, stack=stack, chunk=5))
     with at_first_sight(), pretended() as gpu:
-        run = simulation(found, specs, sizes, device=GPU, stack=stack, chunk=6)
+        run = simulation(found, specs, sizes, device=GPU, stack=stack, chunk=5)
         with unnamed_reads(gpu, run):
             outcomes = finished(run)
         graphs = run.clients.graphs
@@ -158,7 +158,7 @@ def starved(name: str) -> None:
     """Where memory runs out stacks are halved and graphs let go; a limit is kept; scores stay what they are."""
     found = case(name)
     ample = _starved(found, ENDLESS, graphs=False)
-    enough = _starved(found, ENDLESS, graphs=False, chunk=2).gpu.memory.fullest
+    enough = int(1.05 * _starved(found, ENDLESS, graphs=False, chunk=1).gpu.memory.fullest)
     tight = _starved(found, enough)
     assert tight.gpu.memory.refused, "memory did not run out"
     assert tight.gpu.memory.emptied, "after an allocation failed, PyTorch's cache was not emptied"
