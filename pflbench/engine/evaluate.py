@@ -157,7 +157,7 @@ def personal(
         run = runs[index]
         drawn, _ = run.streams[client].draw(draws, 0, "personalize", round)
         support = pieces(run.federation.support[client]) if run.spec.scoring.features else []
-        items.append(Item(index, (state, sent or (), key), (*drawn, _query(run, clients, client), support)))
+        items.append(Item(index, (state, () if sent is None else sent, key), (*drawn, _query(run, clients, client), support)))
 
     def made(f: Objective, server: Tree, own: Tree, *taken: Batches) -> Tree:
         (state, sent, key), (*adapting, query, support) = own, taken
