@@ -157,7 +157,9 @@ def personal(
         run = runs[index]
         drawn, _ = run.streams[client].draw(draws, 0, "personalize", round)
         support = pieces(run.federation.support[client]) if run.spec.scoring.features else []
-        items.append(Item(index, (state, () if sent is None else sent, key), (*drawn, _query(run, clients, client), support)))
+        items.append(
+            Item(index, (state, () if sent is None else sent, key), (*drawn, _query(run, clients, client), support))
+        )
 
     def made(f: Objective, server: Tree, own: Tree, *taken: Batches) -> Tree:
         (state, sent, key), (*adapting, query, support) = own, taken
@@ -192,8 +194,9 @@ def _mapped(
         run.metrics += [Metric(round, client, f"feature/{i}", value) for i, value in enumerate(means)]
         for stage, tally in tallies.items():
             yield index, _rows(stage, run.spec.scoring.average, round, client, tally)
-        for stage, w in by_stage.items() if kept else ():
-            kept(index, stage, client, w)
+        if kept:
+            for stage, w in by_stage.items():
+                kept(index, stage, client, w)
 
 
 def _means(f: Objective, w: Params, seen: Batches) -> Tensor:

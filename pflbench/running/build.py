@@ -183,7 +183,7 @@ def _check_test_set(made: Method, name: str) -> None:
     try:
         made.predicting(Batch(row, row), None)
     except Exception as error:
-        cause = str(error) if isinstance(error, UsageError) else line(error, where(error, ()), hint=False)
+        cause = str(error) if isinstance(error, UsageError) else one_line(error)
         raise UsageError(f'{name} cannot be scored with global_on = "test-set", write "clients". {cause}') from error
 
 

@@ -66,17 +66,18 @@ def at_first_sight() -> Iterator[None]:
         yield
 
 
-def recorded(name: str, moment: str) -> Recorded:
-    """Run a method so."""
+def recorded(name: str, moment: str, equal: bool = False) -> Recorded:
+    """Run a method so; `equal`: with clients of one size, whose stacks differ in their number alone."""
     found = case(name)
     make, sizes, stack, seeds = RUNS[moment]
+    sizes = EQUAL if equal else sizes
     # The same stack in every round after the first; so many rounds that the coin falls on either side.
     more = {"rounds": 8 if len(found.kinds) > 1 else 4, "cohort": 6, "arrival": 1}
     specs = [make(found, seed, **more) for seed in range(seeds)]
     with pretended():
-        plain = finished(simulation(found, specs, sizes, device=GPU, graphs=False, stack=stack, chunk=5))
+        plain = finished(simulation(found, specs, sizes, device=GPU, graphs=False, stack=stack, chunk=4))
     with at_first_sight(), pretended() as gpu:
-        run = simulation(found, specs, sizes, device=GPU, stack=stack, chunk=5)
+        run = simulation(found, specs, sizes, device=GPU, stack=stack, chunk=4)
         with unnamed_reads(gpu, run):
             outcomes = finished(run)
         graphs = run.clients.graphs
