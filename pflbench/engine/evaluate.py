@@ -122,9 +122,7 @@ def evaluate(
         return
     scoring = next(iter(runs.values())).spec.scoring
     stages, everyone = set(scoring.stages), [(index, client) for index, run in runs.items() for client in run.scored]
-    by_clients = "finetuned" in stages or ("global" in stages and scoring.global_on == "clients")
-    unscored = kept and not stages & {"global", "finetuned"} and of_class(type(method)).global_model == "trained"
-    if by_clients or unscored:
+    if _deploys_to_clients(method, scoring, bool(kept)):
         for owners in clients.portions(everyone) if kept else [everyone]:  # so many that memory holds their models
             yield from _deployed(method, runs, clients, round, owners, kept)
     if "global" in stages and scoring.global_on == "test-set":
@@ -135,6 +133,14 @@ def evaluate(
             yield from personal(method, runs, clients, round, left, kept)
     if leaves_models(scoring):
         yield from _left_behind(runs, clients, round, kept)
+
+
+def _deploys_to_clients(method: Method, scoring: Scoring, kept: bool) -> bool:
+    """True if clients get the global model: to be scored or fine-tuned, or to be kept though nothing scores it."""
+    stages = set(scoring.stages)
+    if "finetuned" in stages or ("global" in stages and scoring.global_on == "clients"):
+        return True
+    return kept and "global" not in stages and of_class(type(method)).global_model == "trained"
 
 
 def personal(

@@ -20,12 +20,12 @@ def form(tree: Tree) -> str:
     return str(told).replace("'", "")
 
 
-def returned(method: Method, hook: str, made: Tree, like: Tree = None) -> Tree:
+def returned(method: Method, what: str, made: Tree, like: Tree = None) -> Tree:
     """What a hook of a method returned.
 
     Args:
         method: The method.
-        hook: Name of its function.
+        what: The result in words, with the name of the hook.
         made: The result.
         like: A tree of the form that it must have; None: tensors, in tuples or NamedTuples.
 
@@ -41,7 +41,7 @@ def returned(method: Method, hook: str, made: Tree, like: Tree = None) -> Tree:
         )
     if not good:
         must = "tensors, in tuples or NamedTuples, and () for nothing" if like is None else form(like)
-        raise UsageError(f"{type(method).__name__}.{hook}() returned {form(made)}: it must return {must}.")
+        raise UsageError(f"{type(method).__name__}: {what} is {form(made)}, and must be {must}.")
     return made
 
 
@@ -58,7 +58,8 @@ def pair(method: Method, made: Any, state: Tree) -> tuple[Tree, Tree]:
         raise UsageError(
             f"{type(method).__name__}.client() returned {form(made)}: it must return (upload, new client state)."
         )
-    return returned(method, "client", made[0]), returned(method, "client", made[1], state)
+    upload, new = made
+    return returned(method, "the upload of client()", upload), returned(method, "the state of client()", new, state)
 
 
 def models(method: Method, hook: str, made: Any, size: int) -> dict[str, Params]:

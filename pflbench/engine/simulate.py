@@ -291,8 +291,8 @@ def _client_map(network: Network, federations: Sequence[Federation], spec: RunSp
 
 def _start(spec: RunSpec, federation: Federation, method: Method, network: Network, device: torch.device) -> Run:
     new = Initial(network, spec.seed, device, DTYPES.get(spec.precision, torch.float32))
-    server = returned(method, "init", method.init(new, spec.training_clients))
-    fresh = returned(method, "init_client", method.init_client(server, new))
+    server = returned(method, "the state of init()", method.init(new, spec.training_clients))
+    fresh = returned(method, "the state of init_client()", method.init_client(server, new))
     return Run(spec, federation, support_streams(federation, spec), server, fresh, np.zeros(spec.clients, np.int64))
 
 
@@ -323,9 +323,9 @@ class _Reads(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _aggregate(run: Run, uploads: Tree, share: Tensor, method: Method, now: Round, trained: int) -> None:
     if type(method).server is Method.server:  # the mean of the uploads
-        returned(method, "client", pytree.tree_map(lambda leaf: leaf[0], uploads), run.server)
+        returned(method, "the upload of client()", pytree.tree_map(lambda leaf: leaf[0], uploads), run.server)
     with _Reads() as reads:
-        server = returned(method, "server", method.server(run.server, uploads, share, now), run.server)
+        server = returned(method, "the state of server()", method.server(run.server, uploads, share, now), run.server)
     finite = [torch.isfinite(leaf).all() for leaf in pytree.tree_leaves(server)]
     # As a tensor, since reading it would wait for the device.
     sound = torch.stack(finite).all() if finite else torch.tensor(True)

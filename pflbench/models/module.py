@@ -183,10 +183,7 @@ def wrap(function: Function, shape: tuple[int, int, int], classes: int, name: st
         initial=initial,
     )
     w, x = _checked(network, start, name)
-    try:
-        network.logits([w], x[:1])
-    except ValueError:
-        network = replace(network, least=2)
+    network = replace(network, least=_least(network, w, x))
     last = module.get_submodule(head)
     if not head or type(last) is not nn.Linear or last.bias is None:
         return network
@@ -194,18 +191,31 @@ def wrap(function: Function, shape: tuple[int, int, int], classes: int, name: st
     parent, _, attribute = head.rpartition(".")
     trunk.get_submodule(parent)._modules[attribute] = nn.Identity()
     base = {n: (named, own[n].shape) for n, named in names.items() if named.startswith("base.")}
-    features = Pass(trunk, now, base)
     weight, bias = (named for named in names.values() if named.startswith("head."))
-
-    def forward(ops: Ops, p: dict[str, Tensor], x: Tensor, gate: Gate) -> Tensor:
-        return ops.linear(features(ops, p, x, gate), p[weight], p[bias])
-
-    split = replace(network, forward=forward, features=features, width=last.in_features)
+    split = _with_features(network, Pass(trunk, now, base), weight, bias, last.in_features)
     try:
         same = _close(split.logits([w], x), network.logits([w], x))
     except Exception:  # whatever a pass without the head raises: then it is not applied last
         same = False
     return split if same else network
+
+
+def _least(network: Network, w: Params, x: Tensor) -> int:
+    """The fewest rows of a minibatch: two where torch refuses to normalize one."""
+    try:
+        network.logits([w], x[:1])
+    except ValueError:
+        return 2
+    return 1
+
+
+def _with_features(network: Network, features: Pass, weight: str, bias: str, width: int) -> Network:
+    """The network as its features and a linear head, whose weight and bias have these names."""
+
+    def forward(ops: Ops, p: dict[str, Tensor], x: Tensor, gate: Gate) -> Tensor:
+        return ops.linear(features(ops, p, x, gate), p[weight], p[bias])
+
+    return replace(network, forward=forward, features=features, width=width)
 
 
 def _refused(name: str, why: str) -> UsageError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -11,10 +12,13 @@ import torch
 
 from pflbench.engine import client_map
 from pflbench.engine.batches import support_streams
-from pflbench.engine.client_map import ClientMap, Item, out_of_memory
+from pflbench.engine.client_map import ClientMap, Data, Item, out_of_memory
+from pflbench.engine.objective import Task
+from pflbench.engine.run import Initial
 from pflbench.methods.base import Round
 from pflbench.methods.ditto import Ditto
 from pflbench.testing import Case, tiny_federation, tiny_spec
+from pflbench.testing.rounding import compare
 
 CLIENTS = 21
 FEDERATION = tiny_federation(0, sizes=(20,) * CLIENTS)
@@ -26,9 +30,16 @@ ERRORS = [
 ]
 
 
+def mapped_by(execution: Any) -> ClientMap:
+    task = Task(CASE.method.network(CASE.plain), FEDERATION.x)
+    return ClientMap(Data(task, FEDERATION.labels, (0,)), execution, most_padding=math.inf)
+
+
 def trained(clients: ClientMap, key: Any = "training", count: int = CLIENTS) -> list[Any]:
     """One participation of each client."""
-    server, own = CASE.start()
+    new = Initial(clients.data.task.network, 0, torch.device("cpu"), torch.float64)
+    server = CASE.method.init(new, CLIENTS)
+    own = CASE.method.init_client(server, new)
     streams = support_streams(FEDERATION, tiny_spec(clients=CLIENTS))
     items = [Item(0, own, tuple(streams[c].draw(CASE.method.draws(Round(0)), 0)[0])) for c in range(count)]
     return clients(lambda *args: CASE.method.client(*args, round=Round(0)), [server], items, key)
@@ -36,7 +47,7 @@ def trained(clients: ClientMap, key: Any = "training", count: int = CLIENTS) -> 
 
 @pytest.fixture(scope="module")
 def looped() -> list[Any]:
-    return trained(CASE.map("loop", FEDERATION))
+    return trained(mapped_by("loop"))
 
 
 StackSizes = list[int]
@@ -64,12 +75,12 @@ def stacks(monkeypatch: pytest.MonkeyPatch) -> Callable[..., StackSizes]:
 
 @pytest.mark.parametrize("error", ERRORS, ids=["device", "host", "python"])
 def test_chunks_are_halved_until_they_fit(error: Exception, looped: list[Any], stacks: Callable[..., Any]) -> None:
-    sizes, mapped = stacks(3, error), CASE.map("vectorized", FEDERATION)
-    CASE.compare(looped, trained(mapped), "clients one by one and in halved stacks")
+    sizes, mapped = stacks(3, error), mapped_by("vectorized")
+    compare(looped, trained(mapped), "clients one by one and in halved stacks")
     assert sizes[:4] == [21, 10, 5, 2] and set(sizes[4:]) <= {2, 1}
     assert sum(n for n in sizes if n <= 3) == CLIENTS, "what was done is not done again"
     sizes.clear()
-    CASE.compare(looped, trained(mapped), "a second map")
+    compare(looped, trained(mapped), "a second map")
     assert max(sizes) == 2, "what did not fit is not tried again"
 
 
@@ -85,9 +96,9 @@ def test_what_was_done_before_memory_ran_out_is_kept(looped: list[Any], monkeypa
         return one_stack(self, fn, shared, items, key)
 
     monkeypatch.setattr(ClientMap, "_one_stack", limited)
-    mapped = CASE.map("vectorized", FEDERATION)
+    mapped = mapped_by("vectorized")
     mapped.chunk = 6
-    CASE.compare(looped, trained(mapped), "clients one by one and in stacks of which one did not fit")
+    compare(looped, trained(mapped), "clients one by one and in stacks of which one did not fit")
     assert sizes == [6, 6, 6, 3, 3, 3]
 
 
@@ -95,14 +106,14 @@ def test_what_was_done_before_memory_ran_out_is_kept(looped: list[Any], monkeypa
 def test_one_client_that_does_not_fit_is_the_end(error: Exception, stacks: Callable[..., Any]) -> None:
     sizes = stacks(0, error)
     with pytest.raises(type(error)):
-        trained(CASE.map("vectorized", FEDERATION))
+        trained(mapped_by("vectorized"))
     assert sizes == [21, 10, 5, 2, 1]
 
 
 def test_other_errors_are_not_taken_for_want_of_memory(stacks: Callable[..., Any]) -> None:
     sizes = stacks(3, RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
     with pytest.raises(RuntimeError, match="shapes"):
-        trained(CASE.map("vectorized", FEDERATION))
+        trained(mapped_by("vectorized"))
     assert sizes == [21]
 
 

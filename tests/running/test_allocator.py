@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from pflbench.engine.client_map import out_of_memory
-from pflbench.running.allocator import limited, tidy, tune_allocator
+from pflbench.running.allocator import in_use, limited, tidy, tune_allocator
 
 CPU = torch.device("cpu")
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the allocator is tuned on Linux only")

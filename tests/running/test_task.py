@@ -352,13 +352,13 @@ class Foo(Method):
     [
         ("return new.part('heart')", "return server, state", "This network has no part 'heart'"),
         ("raise ValueError('no init')", "return server, state", "ValueError: no init ("),
-        ("return new(0)", "server", "client() must return (upload, new client state), not None (is a return missing?)"),
-        ("return new(0)", "return server", "client() must return (upload, new client state), not a tensor of shape"),
-        ("return new(0)", "return None, state", "client() must return an upload of tensors, not None"),
-        ("return new(0)", "return server, None", "client() must return a client state of tensors, not None"),
-        ("return new(0)", "return server.float(), state", "client() must return an upload like the server's state"),
-        ("return new(0)", "return server[:5], state", "client() must return an upload like the server's state"),
-        ("new(0)", "return server, state", "init() must return the server's state of tensors, not None"),
+        ("return new(0)", "server", "Foo.client()"),
+        ("return new(0)", "return server", "Foo.client()"),
+        ("return new(0)", "return None, state", "the upload of client() is None"),
+        ("return new(0)", "return server, None", "the state of client() is None"),
+        ("return new(0)", "return server.float(), state", "the upload of client() is float32"),
+        ("return new(0)", "return server[:5], state", "the upload of client() is float64[5]"),
+        ("new(0)", "return server, state", "the state of init() is None"),
     ],
 )
 def test_what_is_wrong_with_a_method_is_said_in_its_own_terms(
