@@ -15,8 +15,8 @@ from pflbench.engine.run import coin, sample_cohort
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batches, Draw, Method, Objective, Round
-from pflbench.methods.cafeme import CAFeMe
 from pflbench.methods.fedavg import FedAvg
+from pflbench.methods.scaffold import Scaffold
 from pflbench.spec import RunSpec, Scoring
 from pflbench.testing import SIZES, tiny_features, tiny_federation, tiny_spec
 
@@ -185,8 +185,8 @@ def test_stored_models_are_of_the_clients_scored_and_sampled_ones_of_the_whole_c
 
 
 def test_a_method_that_keeps_no_model_has_no_such_stage() -> None:
-    with pytest.raises(UsageError, match=r"CAFeMe .* personal_model"):
-        run(CAFeMe(steps=1, outer_batches=1), spec(stages=("stored",)))
+    with pytest.raises(UsageError, match=r"Scaffold .* personal_model"):
+        run(Scaffold(epochs=1), spec(stages=("stored",)))
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)

@@ -236,8 +236,8 @@ def order_by_a_coin() -> Patch:
 
 def sure_clients_picked() -> Patch:
     """pFedVEM's server leaves out clients without confidence by a boolean index: each round waits for the device."""
-    old = "mean(uploads.mean, uploads.tau / uploads.tau.sum())"
-    new = "mean(uploads.mean[uploads.tau > 0], uploads.tau[uploads.tau > 0] / uploads.tau.sum())"
+    old = "mean(uploads.mu, uploads.tau / uploads.tau.sum())"
+    new = "mean(uploads.mu[uploads.tau > 0], uploads.tau[uploads.tau > 0] / uploads.tau.sum())"
     return edited(PFedVEM, "server", old, new)
 
 
