@@ -1,8 +1,9 @@
-"""FedProx (Li et al., MLSys 2020, arXiv 1812.06127, Algorithm 2). Special case: mu = 0 is FedAvg.
+"""FedProx (Li et al., MLSys 2020, arXiv 1812.06127, Algorithm 2).
 
 Departures:
 1. Clients solve the local problem by the suite's number of epochs, not to an inexactness gamma.
 2. The suite sets the weights of the server's mean (paper: uniform, of clients sampled by their size).
+Special cases: mu = 0 is FedAvg.
 """
 
 from dataclasses import dataclass

@@ -14,7 +14,6 @@ from pflbench.commands import command
 from pflbench.errors import UsageError, unknown
 from pflbench.names import is_reference, split_reference, without_folder
 from pflbench.report.compact import check_known, names_of, rows_of
-from pflbench.report.dataset_table import lay_out_counts
 from pflbench.report.extra_rows import EXTRA, extra, extra_rows
 from pflbench.report.layout import Filled, fill, finished
 from pflbench.report.provenance import instead, outdated
@@ -28,7 +27,7 @@ from pflbench.store.requests import Request, Requests, requested, requests_of
 from pflbench.suite.cells import Cell, Expansion, ReadAs, TableRow
 from pflbench.suite.document import ColumnKey, Suite, column_key
 from pflbench.suite.expand import expand
-from pflbench.suite.load import available, figures, find, load, read, read_toml, requested_table
+from pflbench.suite.load import read, requested_table
 from pflbench.suite.user_supplied import UserSupplied
 
 
@@ -38,6 +37,10 @@ class _Stored(NamedTuple):
     specs: Mapping[str, RunSpec]
     asked: Requests
     column_keys: frozenset[ColumnKey]
+
+    def requests(self, ids: Iterable[str]) -> frozenset[Request]:
+        """All requests of runs with these ids."""
+        return frozenset[Request]().union(*(self.asked.get(id, ()) for id in ids))
 
 
 class Reported(NamedTuple):
@@ -143,60 +146,24 @@ def _one(there: Sequence[Expansion], store: Store, own: UserSupplied) -> list[Ex
     """The table that the user ran last; else the first of these with a run of the user, else the first of a paper."""
     if last := latest(store, own):
         return [last]
-    trained = {run.spec.id for run in store.list() if not run.shipped}
-    mine = [one for one in there if any(run.id in trained for run in one.runs)]
-    papers = [one for one in there if one.extends is None and one.paper != "none"]
-    return [*(mine or papers or there)[:1]]
+    return _users_first(found, store, stored)
 
 
-def selects_nothing(part: Selection) -> bool:
-    """True for a selection that leaves every choice open."""
-    return part in (Selection(), Selection(precision="fp32"))
+def _users_first(found: Iterable[Expansion], store: Store, stored: _Stored) -> list[Expansion]:
+    """Tables in order, those with a run of the user first.
 
-
-def counted_tables(part: Selection, store: Store, own: UserSupplied) -> dict[str, Table]:
-    """The tables of those of the suites asked for that are statistics, by what the suite is called."""
-    found = {}
-    for name in part.suites:
-        if "statistics" in read_toml(find(name)):
-            table = expand(load(name, own), part.but(rows=None, methods=None, overrides=None))
-            found[name] = lay_out_counts(table, store)
-    return found
-
-
-def with_results(part: Selection, store: Store, own: UserSupplied) -> list[Expansion]:
-    """The suites and profiles that are asked for and have a stored run.
-
-    Without suites, all that come with pflbench and have tables, and the user's own that stored runs were made for, as
-    far as their files are there; but one that builds on another paper's suite only if it asked for a run itself. A
-    single suite that is asked for under a profile need have none. Columns are left out of suites that do not have them,
-    unless a suite is named. Without suites, tables with a run of the user come first.
-
-    Raises:
-        UsageError: Something is unknown, or a suite that is asked for has no table of runs.
+    One that builds on another paper's suite is left out unless it requested a run itself.
     """
-    stored = _stored(store)
-    if part.suites:
-        suites = [_with_table(read(name, own)) for name in part.suites]
-        return [table for suite in suites for table in _of_suite(suite, part, stored)]
-    drawn = figures()
-    shipped = (read(name, own) for name in available() if name not in drawn)
-    found = [t for suite in shipped if suite.document().row for t in _of_any(suite, part, stored)]
-    for suite in _own_suites(store, own):
-        with contextlib.suppress(UsageError):  # a file that is being written: asked for by name, it says what is wrong
-            found += _of_any(suite, part, stored)
-    asked = frozenset[Request]().union(*(stored.asked.get(id, ()) for id in stored.specs))
+    trained = {run.spec.id for run in store.list() if not run.shipped}
+    asked, of_trained = stored.requests(stored.specs), stored.requests(trained)
 
     def is_shown(table: Expansion) -> bool:
         other = table.extends is not None and _paper_folder(table.extends) != _paper_folder(table.path)
         return not other or requested(asked, table.suite, table.profile, table.path)
 
-    trained = {run.spec.id for run in store.list() if not run.shipped}
-    requests = frozenset[Request]().union(*(stored.asked.get(id, ()) for id in trained))
-
     def is_shipped(table: Expansion) -> bool:
         other = trained.isdisjoint(run.id for run in table.runs)
-        return other and not requested(requests, table.suite, table.profile, table.path)
+        return other and not requested(of_trained, table.suite, table.profile, table.path)
 
     return sorted(filter(is_shown, found), key=is_shipped)
 
