@@ -28,7 +28,14 @@ PRINTED = {
     "Per-FedAvg": [(88.41, 2.06), (71.04, 1.91), (83.86, 1.74), (74.57, 3.12)],
     "CAFeMe": [(90.66, 0.66), (74.97, 1.67), (98.82, 0.11), (94.31, 1.00)],
 }
-FEDFOO = "@dataclass(frozen=True)\nclass FedFoo(Method):\n    lr: float = 0.5\n"
+FEDFOO = """
+from dataclasses import dataclass
+from pflbench.methods.base import Method, hyper
+
+@dataclass(frozen=True)
+class FedFoo(Method):
+    lr: float = hyper(0.5, "Learning rate.")
+"""
 
 
 @pytest.fixture(scope="module")
