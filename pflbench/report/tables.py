@@ -14,6 +14,7 @@ from pflbench.commands import command
 from pflbench.errors import UsageError, unknown
 from pflbench.names import is_reference, split_reference, without_folder
 from pflbench.report.compact import check_known, names_of, rows_of
+from pflbench.report.dataset_table import lay_out_counts
 from pflbench.report.extra_rows import EXTRA, extra, extra_rows
 from pflbench.report.layout import Filled, fill, finished
 from pflbench.report.provenance import instead, outdated
@@ -27,7 +28,7 @@ from pflbench.store.requests import Request, Requests, requested, requests_of
 from pflbench.suite.cells import Cell, Expansion, ReadAs, TableRow
 from pflbench.suite.document import ColumnKey, Suite, column_key
 from pflbench.suite.expand import expand
-from pflbench.suite.load import read, requested_table
+from pflbench.suite.load import available, figures, find, load, read, read_toml, requested_table
 from pflbench.suite.user_supplied import UserSupplied
 
 
@@ -146,6 +147,48 @@ def _one(there: Sequence[Expansion], store: Store, own: UserSupplied) -> list[Ex
     """The table that the user ran last; else the first of these with a run of the user, else the first of a paper."""
     if last := latest(store, own):
         return [last]
+    trained = {run.spec.id for run in store.list() if not run.shipped}
+    mine = [one for one in there if any(run.id in trained for run in one.runs)]
+    papers = [one for one in there if one.extends is None and one.paper != "none"]
+    return [*(mine or papers or there)[:1]]
+
+
+def selects_nothing(part: Selection) -> bool:
+    """True for a selection that leaves every choice open."""
+    return part in (Selection(), Selection(precision="fp32"))
+
+
+def counted_tables(part: Selection, store: Store, own: UserSupplied) -> dict[str, Table]:
+    """The tables of those of the suites asked for that are statistics, by what the suite is called."""
+    found = {}
+    for name in part.suites:
+        if "statistics" in read_toml(find(name)):
+            table = expand(load(name, own), part.but(rows=None, methods=None, overrides=None))
+            found[name] = lay_out_counts(table, store)
+    return found
+
+
+def with_results(part: Selection, store: Store, own: UserSupplied) -> list[Expansion]:
+    """The suites and profiles that are asked for and have a stored run.
+
+    Without suites, all that come with pflbench and have tables, and the user's own that stored runs were made for, as
+    far as their files are there; but one that builds on another paper's suite only if it asked for a run itself. A
+    single suite that is asked for under a profile need have none. Columns are left out of suites that do not have them,
+    unless a suite is named. Without suites, tables with a run of the user come first.
+
+    Raises:
+        UsageError: Something is unknown, or a suite that is asked for has no table of runs.
+    """
+    stored = _stored(store)
+    if part.suites:
+        suites = [_with_table(read(name, own)) for name in part.suites]
+        return [table for suite in suites for table in _of_suite(suite, part, stored)]
+    drawn = figures()
+    shipped = (read(name, own) for name in available() if name not in drawn)
+    found = [t for suite in shipped if suite.document().row for t in _of_any(suite, part, stored)]
+    for suite in _own_suites(store, own):
+        with contextlib.suppress(UsageError):  # a file that is being written: asked for by name, it says what is wrong
+            found += _of_any(suite, part, stored)
     return _users_first(found, store, stored)
 
 
