@@ -251,7 +251,7 @@ def load(code: Code) -> ModuleType:
     importlib.invalidate_caches()
     try:
         module = _run(code)
-        _check_covered(code, sys.modules.keys() - before)
+        _check_covered(code, sys.modules.keys() - before - {"__mp_main__"})  # multiprocessing's name of the script that runs
     except BaseException:
         sys.path[:] = path
         for name in names | {one for one in sys.modules if one.partition(".")[0] == _package(code)}:
@@ -287,7 +287,7 @@ def _check_covered(code: Code, new: Iterable[str]) -> None:
     for name in sorted(new):
         file = Path(getattr(sys.modules[name], "__file__", None) or "").resolve()
         users = any(root.resolve() in file.parents for root in roots) and not (is_installed(file) or is_ours(name))
-        if users and file.suffix == ".py" and file not in covered:
+        if users and file.suffix == ".py" and file.is_file() and file not in covered:
             del sys.modules[name]
             raise UsageError(
                 f"{file} changes the numbers of {code.path}, but no import statement there names it. Import it with a "
