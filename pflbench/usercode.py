@@ -251,7 +251,8 @@ def load(code: Code) -> ModuleType:
     importlib.invalidate_caches()
     try:
         module = _run(code)
-        _check_covered(code, sys.modules.keys() - before - {"__mp_main__"})  # multiprocessing's name of the script that runs
+        # multiprocessing names the running script anew.
+        _check_covered(code, sys.modules.keys() - before - {"__mp_main__"})
     except BaseException:
         sys.path[:] = path
         for name in names | {one for one in sys.modules if one.partition(".")[0] == _package(code)}:
