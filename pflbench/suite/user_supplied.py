@@ -85,7 +85,8 @@ class UserSupplied:
         """
         if self.imports or not _is_unread(wanted[0]):
             return wanted
-        found = [run.spec for run in self.stored() if _has_place(run, place)]
+        by_place = _is_users(wanted[0])
+        found = [run.spec for run in self.stored() if not by_place or _has_place(run, place)]
         newest = next((run for run in found if any(_agrees(run, one) for one in wanted)), None)
         if newest is None:
             return wanted
@@ -137,6 +138,13 @@ def _is_unread(run: RunSpec) -> bool:
     """True if a run has user-supplied code that is not imported, or reads user files."""
     parts = run.method.version, run.dataset.version, run.partition.version, run.model_version
     return UNREAD in parts or any(reads(name, getattr(run, name)) for name in _READING)
+
+
+def _is_users(run: RunSpec) -> bool:
+    """True if a run has unread user-supplied code, or a path names what it reads; FEMNIST's files have no path."""
+    versions = run.method.version, run.dataset.version, run.partition.version, run.model_version
+    kinds: tuple[tuple[names.Kind, Named], ...] = ("datasets", run.dataset), ("partitions", run.partition)
+    return UNREAD in versions or any(describe_options(kind, named.name).paths for kind, named in kinds)
 
 
 def _has_place(run: Requested, place: Place) -> bool:
