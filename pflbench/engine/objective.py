@@ -17,7 +17,6 @@ from typing import Any, Literal, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from pflbench.data.source import Normalization
 from pflbench.engine import host
@@ -134,6 +133,9 @@ FORWARD, SECOND = 1 / 3, 3.0
 product is two more passes than a gradient, over a longer graph."""
 PIECE = 100
 """Rows of a larger batch that a network which treats each row alone sees at a time: caches and memory are finite."""
+
+FIELDS = len(Batch._fields) - 1
+"""Tensors of a batch beside its context."""
 
 
 class LossFn(NamedTuple):
@@ -330,8 +332,13 @@ class StackedObjective(LoopObjective):
 
     def _apply(self, fn: Callable[..., Tensor], w: Tensor, b: Batch, *more: Tensor) -> Tensor:
         """`fn` on the physical stack behind vmapped arguments."""
-        leaves, structure = pytree.tree_flatten((w, b, *more))
-        result: Tensor = _OnStack.apply(lambda stacked: fn(*pytree.tree_unflatten(stacked, structure)), *leaves)
+        count, others = len(more), () if b.context is None else b.context[:-1]
+
+        def physical(w: Tensor, *tensors: Any) -> Tensor:
+            rows, context = tensors[count : count + FIELDS], tensors[count + FIELDS :]
+            return fn(w, Batch(*rows, context=Batch(*context) if context else None), *tensors[:count])
+
+        result: Tensor = _OnStack.apply(physical, w, *more, *b[:-1], *others)
         return result
 
     def _losses(
@@ -361,8 +368,8 @@ class _OnStack(torch.autograd.Function):
     generate_vmap_rule = False
 
     @staticmethod
-    def forward(fn: Callable[[list[Tensor | None]], Tensor], *tensors: Tensor | None) -> Tensor:
-        return fn([None if t is None else t[None] for t in tensors])[0]
+    def forward(fn: Callable[..., Tensor], *tensors: Tensor | None) -> Tensor:
+        return fn(*[None if t is None else t[None] for t in tensors])[0]
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -375,4 +382,4 @@ class _OnStack(torch.autograd.Function):
                 return None
             return t.expand(info.batch_size, *t.shape) if dim is None else t.movedim(dim, 0)
 
-        return fn([stacked(t, dim) for t, dim in zip(tensors, in_dims[1:], strict=True)]), 0
+        return fn(*[stacked(t, dim) for t, dim in zip(tensors, in_dims[1:], strict=True)]), 0
