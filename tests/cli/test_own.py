@@ -429,8 +429,8 @@ def test_a_network_that_ends_in_a_softmax_is_warned_of_once(cli, folder: Path, e
     ("end", "code", "said"),
     [
         ("return self.fc(h)", 0, ""),
-        ("return self.fc(x)", 2, "mat1 and mat2 shapes cannot be multiplied (16x4 and 5x2) ("),
-        ("return self.fc(h)[:1]", 2, "must return logits [rows, classes], for 4 images (4, 2), not (1, 2)."),
+        ("return self.fc(x)", 2, "mat1 and mat2 shapes cannot be multiplied (12x4 and 5x2) ("),
+        ("return self.fc(h)[:1]", 2, "must return logits [rows, classes], for three images (3, 2), not (1, 2)."),
         ("return self.fc(h - h.mean(0))", 2, "mixes the rows of a batch, other than by batch normalization."),
         # Scoring has other numbers of rows than training and the checks.
         ("return self.fc(h if len(h) < 5 else self.dense(h))", 1, "mat1 and mat2 shapes cannot be multiplied"),
