@@ -186,7 +186,7 @@ def _check_test_set(made: Method[Any, Any, Any], name: str) -> None:
         made.predicting(Batch(row, row), None)
     except Exception as error:
         cause = str(error) if isinstance(error, UsageError) else line(error, where(error, ()), hint=False)
-        raise UsageError(f'{name} cannot be scored with global_on = "test-set", write "clients". {cause}') from error
+        raise UsageError(f'{name} cannot be scored with global_on = "test-set". Write "clients". {cause}') from error
 
 
 def construct(reference: str, hyper: Mapping[str, Any], version: str | None = None) -> Method[Any, Any, Any]:
