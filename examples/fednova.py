@@ -4,44 +4,33 @@ Departures: none; minibatches and weights are the suite's.
 Special cases: where all clients make the same number of steps, FedAvg.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from torch import Tensor
-
-from pflbench.methods.base import Batch, Batches, Draw, Method, Objective, Round, mean, steps
+from pflbench.methods.base import SGD, Draw, Method, hyper, mean, steps, train
 
 
 class Upload(NamedTuple):
     """A client's mean step, and the number of its steps."""
 
-    step: Tensor
-    made: Tensor
+    step: Any
+    made: Any
 
 
 @dataclass(frozen=True)
-class FedNova(Method[Tensor, tuple[()], Upload]):
+class FedNova(Method):
     """Federated averaging of normalized updates: a client with more data makes more steps, but does not pull harder."""
 
-    epochs: int = 2
-    """Local epochs per participation."""
-    lr: float = 0.01
-    """Local learning rate (plain SGD)."""
+    epochs: int = hyper(2, "Local epochs per round.", least=0)
+    lr: float = hyper(0.01, "Local learning rate (plain SGD).", least=0)
 
-    def draws(self, round: Round) -> tuple[Draw, ...]:
+    def draws(self, round):
         return (Draw(epochs=self.epochs),)
 
-    def client(
-        self, f: Objective, server: Tensor, state: tuple[()], *taken: Batches, round: Round
-    ) -> tuple[Upload, tuple[()]]:
-        def local(carry: tuple[Tensor, Tensor], b: Batch) -> tuple[Tensor, Tensor]:
-            w, made = carry  # `made` is part of the carry, so that padded steps do not count
-            return w - self.lr * f.grad(w, b), made + 1
-
-        w, made = steps(local, (server, server.new_zeros(())), taken[0])
+    def client(self, f, server, state, batches, *, round):
+        w, _ = train(f.grad, server, batches, SGD(self.lr))
+        made = steps(lambda made, b: made + 1, server.new_zeros(()), batches)  # padded steps do not count
         return Upload((w - server) / made, made), state
 
-    def server(self, server: Tensor, uploads: Upload, n: Tensor, round: Round) -> Tensor:
+    def server(self, server, uploads, n, round):
         return server + mean(uploads.made, n) * mean(uploads.step, n)

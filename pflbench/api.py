@@ -382,7 +382,7 @@ def cite(suite: str) -> str:
 
 
 def check(method: Method) -> list[Finding]:
-    """Hold a method against the public contract, check by check; a finding without a `problem` passed.
+    """Run the contract on a method; a finding whose `problem` is None passed, or does not apply.
 
     Raises:
         UsageError: The method is unknown, or its source cannot be found.
@@ -391,14 +391,14 @@ def check(method: Method) -> list[Finding]:
 
     from pflbench import names, trust
     from pflbench.running.build import construct
-    from pflbench.testing import examine
+    from pflbench.testing import contract
 
     reference = names.locate("methods", _reference(method))
     trust.grant(reference)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # tiny tensors: more threads only wait for each other
     try:
-        return list(examine(construct(reference, {})))
+        return list(contract(construct(reference, {})))
     finally:
         torch.set_num_threads(threads)
 

@@ -1,24 +1,31 @@
-"""The options of methods, datasets and partitions, read from their source, so that nothing heavy is imported."""
+"""Options of methods, datasets and partitions, as their classes declare them.
+
+`catalog.json` describes everything that comes with pflbench, so that verbs that train nothing import none of it;
+`python tools/docs/catalog.py` writes it. User-supplied classes and entry points are imported.
+"""
 
 from __future__ import annotations
 
 import ast
 import dataclasses
+import inspect
 import math
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
-from functools import cache, lru_cache
-from pathlib import Path
-from typing import Any, ClassVar, Final
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Final, Union, get_args, get_origin
 
-from pflbench import classes, names, stages, usercode
-from pflbench.classes import Declared
+from pflbench import names
 from pflbench.errors import UsageError, unknown
-from pflbench.hyper import RANGE, Bounds, check_declared
-from pflbench.stages import Stages
+from pflbench.hyper import RANGE, check_declared
+from pflbench.stages import Stages, of_class
 
 REQUIRED: Final = object()
 """The default of a field that has none."""
+UNREAD: Final = "unread"
+"""Version of user-supplied code that a command does not import. It takes every option, as the suite writes it."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,7 @@ class FieldInfo:
 
 @dataclass(frozen=True)
 class Info:
-    """A dataclass behind a name.
+    """A class or, of a network, a function behind a name.
 
     Attributes:
         name: As in specs, without a file's folder.
@@ -75,81 +82,138 @@ class MethodInfo(Info):
     stages: Stages = dataclasses.field(default_factory=Stages)
     minibatches: bool = True
     """True if its clients draw minibatches; else the batch size changes nothing."""
-
-
-@dataclass(frozen=True)
-class _Schema:
-    fields: dict[str, FieldInfo]
-    doc: str
-    version: int | None
-    minibatches: bool = True
-    reads: bool = False
+    base: str = ""
+    """Name of the built-in method that a variant derives from."""
+    commits: str = "arrived"
+    """Clients that train when uploads get lost, see `methods.base.Method`."""
 
 
 def describe(name: str) -> MethodInfo:
-    """The method behind an id, `path/to/file.py:Class` or `module:Class`."""
-    return _built_in_method(name) if name in names.BUILT_IN["methods"] else _method(name)
+    """Describe the method behind an id, `path/to/file.py:Class` or `module:Class`.
 
-
-def _method(name: str) -> MethodInfo:
-    reference = names.locate("methods", name)
-    schema = _schema(reference)
-    found = stages.of_reference(reference)
-    if names.is_reference(name) and names.is_users(reference):
-        version = names.code(reference).version
-        name = names.without_folder(reference)
-        return MethodInfo(
-            name, reference, schema.fields, schema.doc, version=version, stages=found, minibatches=schema.minibatches
-        )
-    declared = schema.version
-    if declared is None:  # perhaps inherited
-        declared = _imported(reference).version
-    if declared is None:
-        raise UsageError(f"The method {name!r} declares no version: write `version: ClassVar[int] = 1`.")
-    return MethodInfo(
-        name, reference, schema.fields, schema.doc, version=str(declared), stages=found, minibatches=schema.minibatches
-    )
-
-
-def of_source(name: str, version: str, text: str) -> MethodInfo | None:
-    """User-supplied method of a stored run, from its stored source alone; None if that does not suffice.
-
-    No file is read but those of pflbench, and nothing is imported.
+    Raises:
+        UsageError: It is unknown, cannot be imported, or declares no version.
+        Untrusted: It is user-supplied code that was not granted.
     """
-    try:
-        tree = ast.parse(text)
-        declared = classes.lineage(name, tree)
-        schema = None if declared is None else _of_lineage(declared)
-    except (UsageError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    if declared is None or schema is None:
-        return None
-    found = stages.of_lineage(declared)
-    return MethodInfo(
-        name, name, schema.fields, schema.doc, version=version, stages=found, minibatches=schema.minibatches
-    )
+    return shipped_method(name) or imported_method(name)
+
+
+def shipped_method(name: str) -> MethodInfo | None:
+    """Describe a method that comes with pflbench; None for any other, of which nothing is looked up or imported."""
+    return _shipped_method(name) if name in names.shipped()["methods"] else None
 
 
 def describe_options(kind: names.Kind, name: str) -> Info:
-    """The dataset or partition behind a name, `path/to/file.py:Class` or `module:Class`; a network, without options."""
-    return _built_in_options(kind, name) if name in names.BUILT_IN[kind] else _options(kind, name)
+    """Describe the dataset, partition or network behind a name; networks have no options. Raises as `describe`."""
+    return _shipped_options(kind, name) if name in names.shipped()[kind] else imported_options(kind, name)
 
 
-def _options(kind: names.Kind, name: str) -> Info:
+@cache
+def _shipped_method(name: str) -> MethodInfo:
+    entry = dict(names.shipped()["methods"][name])
+    stages = Stages(**{key: _value(value) for key, value in entry.pop("stages", {}).items()})
+    return MethodInfo(name, names.locate("methods", name), _fields(entry.pop("fields", {})), stages=stages, **entry)
+
+
+@cache
+def _shipped_options(kind: names.Kind, name: str) -> Info:
+    entry = dict(names.shipped()[kind][name])
+    return Info(name, names.locate(kind, name), _fields(entry.pop("fields", {})), **entry)
+
+
+def _fields(entry: Mapping[str, Mapping[str, Any]]) -> dict[str, FieldInfo]:
+    """Fields from `catalog.json`."""
+    return {
+        name: FieldInfo(**{key: _value(value) for key, value in one.items()}, choices=_choices(one["type"]))
+        for name, one in entry.items()
+    }
+
+
+def _value(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def imported_method(name: str) -> MethodInfo:
+    """Describe a method by its class, which is imported. Raises as `describe`."""
+    reference = names.locate("methods", name)
+    cls = _dataclass(reference)
+    users = names.is_reference(name) and names.is_users(reference)
+    version = names.code(reference).version if users else getattr(cls, "version", None)
+    if version is None:
+        raise UsageError(f"The method {name!r} declares no version: write `version: ClassVar[int] = 1`.")
+    return MethodInfo(
+        name=names.without_folder(name),
+        reference=reference,
+        fields=_declared(cls),
+        doc=_first_line(cls.__doc__),
+        version=str(version),
+        stages=of_class(cls),
+        minibatches=_draws_minibatches(cls),
+        base=_base(cls) if names.is_variant(name) else "",
+        commits=getattr(cls, "commits", "arrived"),
+    )
+
+
+def _base(cls: type) -> str:
+    """Name of the nearest built-in method that a class derives from; empty if there is none."""
+    built_in = {reference: name for name, reference in names.BUILT_IN["methods"].items()}
+    references = (f"{one.__module__}:{one.__qualname__}" for one in cls.__mro__)
+    return next((built_in[one] for one in references if one in built_in), "")
+
+
+def imported_options(kind: names.Kind, name: str) -> Info:
+    """Describe a dataset, partition or network by its class, which is imported. Raises as `describe`."""
     reference = names.locate(kind, name)
-    if kind != "models":
-        schema = _schema(reference)
-    else:
-        schema = _Schema({}, "", None)
-        if names.is_reference(name):
-            path, attribute = names.source_file(reference), names.split_reference(reference)[1]
-            _defined(usercode.syntax(path), path, attribute, "attribute", ast.ClassDef | ast.FunctionDef)
+    made = names.load(reference) if kind == "models" else _dataclass(reference)
+    doc = _first_line(made.__doc__ or sys.modules[made.__module__].__doc__)
+    fields = {} if kind == "models" else _declared(made)
     version = names.code(reference).version if names.is_users(reference) else None
-    return Info(names.without_folder(name), reference, schema.fields, schema.doc, version, schema.reads)
+    return Info(names.without_folder(name), reference, fields, doc, version, hasattr(made, "files"))
 
 
-# pflbench's own files stay what they are while it runs, and suites ask for the same few hundreds of times.
-_built_in_method, _built_in_options = cache(_method), cache(_options)
+def _dataclass(reference: str) -> type:
+    cls = names.load(reference)
+    if not isinstance(cls, type):
+        raise UsageError(f"{reference!r} is not a class: write a dataclass, whose fields a suite can set.")
+    if names.is_users(reference):
+        check_declared(cls)
+    return cls
+
+
+def _declared(cls: type) -> dict[str, FieldInfo]:
+    """Fields of a dataclass: those that it declares first, then those that it inherits."""
+    fields = {one.name: one for one in dataclasses.fields(cls)}
+    declared = [(name, one) for one in cls.__mro__ for name in inspect.get_annotations(one) if name in fields]
+    first = dict(declared)  # the class that declares a field first, of those that do
+    return {name: _field_info(fields[name]) for name, one in declared if first[name] is one}
+
+
+def _field_info(field: dataclasses.Field[Any]) -> FieldInfo:
+    kind = _annotation(field.type)
+    default = REQUIRED if field.default is MISSING else field.default
+    default = default if field.default_factory is MISSING else field.default_factory()
+    meaning, allowed = field.metadata.get("help", ""), str(field.metadata.get(RANGE, ""))
+    return FieldInfo(kind, default, _choices(kind), meaning, allowed, field.metadata.get("added", False))
+
+
+def _annotation(kind: Any) -> str:
+    """An annotation as text, as it is written under `from __future__ import annotations`."""
+    if get_origin(kind) in (Union, UnionType):
+        return " | ".join(map(_annotation, get_args(kind)))
+    if isinstance(kind, str):
+        return kind
+    return "None" if kind is NoneType else kind.__name__ if type(kind) is type else str(kind).replace("typing.", "")
+
+
+def _draws_minibatches(method: type) -> bool:
+    """True if a method's clients draw minibatches, to train or to adapt, or where it has no defaults to tell by."""
+    round = sys.modules["pflbench.methods.base"].Round(0, coin=1.0)
+    try:
+        made = method()
+        drawn = (*made.draws(round), *made.personal_draws())
+    except Exception:
+        return True
+    return not all(one.whole for one in drawn)
 
 
 def coerce(info: Info, key: str, value: Any) -> Any:
@@ -157,6 +221,10 @@ def coerce(info: Info, key: str, value: Any) -> Any:
 
     TOML has no None: "none" stands for it where the field may be None and is no text.
     """
+    return value if info.version == UNREAD else _coerced(info, key, value)
+
+
+def _coerced(info: Info, key: str, value: Any) -> Any:
     field = _field(info, key)
     types = _types(field.type)
     if field.choices is not None and any(value == c and type(value) is type(c) for c in field.choices):
@@ -196,21 +264,25 @@ def parse(info: Info, key: str, text: str) -> Any:
     raise _refusal(info, key, field, text)
 
 
-def complete(info: Info, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Value of every field: from `given` (already coerced), else the default. A missing required field is an error.
+def complete(info: Info, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Value of every field: from `values` (already coerced), else the default. A missing required field is an error.
 
     A field is left out at its default where that is None, or where the field says that it was `added` later: options
     may come without moving old runs' ids.
     """
-    missing = [k for k, field in info.fields.items() if field.default is REQUIRED and k not in given]
+    if info.version == UNREAD:
+        return dict(values)
+    missing = [k for k, field in info.fields.items() if field.default is REQUIRED and k not in values]
     if missing:
         raise UsageError(f"{info.name} needs a value for {', '.join(missing)}.")
-    values = {k: given.get(k, field.default) for k, field in info.fields.items()}
+    whole = {k: values.get(k, field.default) for k, field in info.fields.items()}
     later = {k: field.default for k, field in info.fields.items() if field.default is None or field.added}
-    return {k: v for k, v in values.items() if not (k in later and v == later[k])}
+    return {k: v for k, v in whole.items() if not (k in later and v == later[k])}
 
 
 def _field(info: Info, key: str) -> FieldInfo:
+    if info.version == UNREAD:
+        return FieldInfo("bool | int | float | str | None")
     if key not in info.fields:
         raise unknown(f"{info.noun} of {info.name}", key, info.fields)
     return info.fields[key]
@@ -224,131 +296,6 @@ def _refusal(info: Info, key: str, field: FieldInfo, value: Any) -> UsageError:
     return UsageError(f"{info.name}.{key} must be {field.type}, not {value!r}.")
 
 
-def _schema(reference: str) -> _Schema:
-    path = names.source_file(reference)
-    return _read(usercode.syntax(path), path, reference) or _imported(reference)
-
-
-@lru_cache(maxsize=256)
-def _read(tree: ast.Module, path: Path, reference: str) -> _Schema | None:
-    # None where the source alone does not tell: a user's base, computed defaults, re-exported classes.
-    # A suite asks for the same few classes hundreds of times.
-    if _defined(tree, path, names.split_reference(reference)[1], "class") is None:
-        return None
-    declared = classes.lineage(reference)
-    if declared is None or any(one.module != declared[0].module and names.is_users(one.reference) for one in declared):
-        return None  # a base that may change while this file does not
-    return _of_lineage(declared)
-
-
-def _of_lineage(declared: Sequence[Declared]) -> _Schema | None:
-    """Declarations of a class and its bases; None where their source does not tell."""
-    if not _is_dataclass(declared[0].node):
-        return None
-    try:
-        own = [_own_fields(one.node) if _is_dataclass(one.node) else {} for one in declared]
-        fields = {key: field for some in own for key, field in some.items()}  # its own first, then what it shares
-        for one, some in zip(reversed(declared), reversed(own), strict=True):
-            fields |= some
-            for changed in one.node.keywords:
-                if changed.arg in fields:
-                    default = ast.literal_eval(changed.value)
-                    fields[changed.arg] = dataclasses.replace(fields[changed.arg], default=default)
-    except ValueError:
-        return None
-    version = next((one.body["version"] for one in declared if one.body.get("version") is not None), None)
-    doc = _first_line(ast.get_docstring(declared[0].node))
-    return _Schema(fields, doc, version, _draws_minibatches(declared), _reads(declared))
-
-
-def _is_dataclass(node: ast.ClassDef) -> bool:
-    return any(ast.unparse(d).split("(")[0].endswith("dataclass") for d in node.decorator_list)
-
-
-def _own_fields(node: ast.ClassDef) -> dict[str, FieldInfo]:
-    """The fields that a class statement declares itself. Raises `ValueError` if a default is no literal."""
-    fields, docs = {}, _docs(node)
-    for item in node.body:
-        if not (isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)):
-            continue
-        kind, name, value = ast.unparse(item.annotation), item.target.id, item.value
-        if "ClassVar" in kind:
-            continue
-        if isinstance(value, ast.Call) and _base_name(value.func) == "hyper":
-            default, help = (ast.literal_eval(argument) for argument in value.args)
-            said = {k.arg: ast.literal_eval(k.value) for k in value.keywords if k.arg}
-            added = said.pop("added", False)
-            fields[name] = FieldInfo(kind, default, _choices(kind), help, str(Bounds(**said)), added)
-        else:
-            default = REQUIRED if value is None else ast.literal_eval(value)
-            fields[name] = FieldInfo(kind, default, _choices(kind), docs.get(name, ""))
-    return fields
-
-
-def _imported(reference: str) -> _Schema:
-    cls = names.load(reference)
-    if not isinstance(cls, type):
-        raise UsageError(f"{reference!r} is not a class: write a dataclass, whose fields a suite can set.")
-    check_declared(cls)
-    path = names.source_file(reference)
-    node = _defined(usercode.syntax(path), path, cls.__name__, "class")
-    docs = _docs(node) if node else {}
-    fields = {}
-    for f in dataclasses.fields(cls):
-        kind = f.type if isinstance(f.type, str) else f.type.__name__ if type(f.type) is type else str(f.type)
-        default = REQUIRED if f.default is MISSING else f.default
-        default = default if f.default_factory is MISSING else f.default_factory()
-        said = f.metadata.get("help") or docs.get(f.name, "")
-        allowed = str(f.metadata.get(RANGE, ""))
-        fields[f.name] = FieldInfo(kind, default, _choices(kind), said, allowed, f.metadata.get("added", False))
-    return _Schema(fields, _first_line(cls.__doc__), getattr(cls, "version", None), reads=hasattr(cls, "files"))
-
-
-def _reads(declared: Sequence[Declared]) -> bool:
-    """True if a dataset or partition declares the files that it reads."""
-    return any("files" in one.body for one in declared)
-
-
-def _draws_minibatches(declared: Sequence[Declared]) -> bool:
-    """True if a method's clients draw minibatches, to train or to adapt, or where its source does not tell."""
-    calls: list[ast.Call] = []
-    for name in ("draws", "personal_draws"):
-        written = (item for one in declared for item in one.node.body if isinstance(item, ast.FunctionDef))
-        nearest = next((item for item in written if item.name == name), None)
-        calls += [] if nearest is None else [call for call in ast.walk(nearest) if isinstance(call, ast.Call)]
-    whole = {"whole": "True"}.items()
-    return not all(
-        _base_name(call.func) == "Draw" and whole <= {k.arg: ast.unparse(k.value) for k in call.keywords}.items()
-        for call in calls
-    )
-
-
-def _defined(tree: ast.Module, path: Path, name: str, what: str, kinds: Any = ast.ClassDef) -> Any:
-    """The statement that defines a name in a file; None if it is imported or assigned there. Raises `UsageError`."""
-    defined = {n.name: n for n in tree.body if isinstance(n, kinds)}
-    if name in defined:
-        return defined[name]
-    bound = {a.asname or a.name for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom) for a in n.names}
-    bound |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    if not {name, "*"} & bound:
-        raise unknown(f"{what} of {path}", name, defined)
-    return None
-
-
-def _docs(node: ast.ClassDef) -> dict[str, str]:
-    # A field's doc is the string literal right below it.
-    docs = {}
-    for item, below in zip(node.body, node.body[1:], strict=False):
-        if isinstance(item, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
-            docs[ast.unparse(item.target)] = " ".join(str(below.value.value).split())
-    return docs
-
-
-def _base_name(node: ast.expr) -> str:
-    node = node.value if isinstance(node, ast.Subscript) else node
-    return ast.unparse(node).rpartition(".")[2]
-
-
 def _first_line(doc: str | None) -> str:
     return doc.strip().splitlines()[0] if doc and doc.strip() else ""
 
@@ -357,7 +304,7 @@ def _alternatives(annotation: str) -> list[ast.expr]:
     def split(node: ast.expr) -> list[ast.expr]:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
             return split(node.left) + split(node.right)
-        if isinstance(node, ast.Subscript) and _base_name(node) == "Optional":
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value).rpartition(".")[2] == "Optional":
             return [*split(node.slice), ast.Constant(None)]
         return [node]
 
@@ -371,7 +318,7 @@ def _types(annotation: str) -> frozenset[str]:
 
 def _choices(annotation: str) -> tuple[Any, ...] | None:
     for node in _alternatives(annotation):
-        if isinstance(node, ast.Subscript) and _base_name(node) == "Literal":
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value).rpartition(".")[2] == "Literal":
             values = ast.literal_eval(node.slice)
             return values if isinstance(values, tuple) else (values,)
     return None

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
+import sysconfig
+import traceback
 from collections.abc import Iterable
+from pathlib import Path
+
+from pflbench.package import FOLDER
 
 
 class PflbenchError(Exception):
@@ -45,3 +50,13 @@ def _initials(name: str) -> str:
     """`lr` of `learning_rate`; empty for a name of one word."""
     words = re.split("[-_]", name)
     return "".join(word[:1] for word in words) if len(words) > 1 else ""
+
+
+def one_line(error: BaseException) -> str:
+    """Type and first line of an error, with the innermost line of the user's code; else of any."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = {FOLDER, Path(sysconfig.get_path("stdlib"))}
+    users = [f for f in frames if ours.isdisjoint(Path(f.filename).parents) and "site-packages" not in f.filename]
+    frame = (users or frames)[-1]
+    first = (str(error).strip().splitlines() or ["no message"])[0]
+    return f"{type(error).__name__}: {first} ({frame.filename}, line {frame.lineno})"

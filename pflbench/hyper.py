@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
@@ -35,8 +34,7 @@ class Bounds:
 def hyper(default: Any, help: str, *, added: bool = False, **range: float) -> Any:
     """A hyperparameter: a dataclass field with its default value, its meaning, and the numbers it may be.
 
-    Its type is the field's annotation; a `Literal` lists its choices. Write all arguments as literals: listings read
-    them from the source, without importing the method.
+    Its type is the field's annotation; a `Literal` lists its choices.
 
     Args:
         default: The value unless a suite sets another. `None` means "off" and is no part of a run's identity.
@@ -77,7 +75,7 @@ def check_method(cls: type) -> None:
     # A class without `@dataclass` is refused by `check_declared`.
     if not getattr(getattr(cls, "__dataclass_params__", None), "frozen", True):
         raise UsageError(f"{cls.__name__} is a dataclass without frozen=True: write @dataclass(frozen=True) above it.")
-    for name in ("client", "personalize"):
+    for name in ("client", "personal_model"):
         taken = inspect.signature(getattr(cls, name)).parameters
         others = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values())
         if not others and ("round" not in taken or taken["round"].kind is inspect.Parameter.POSITIONAL_ONLY):
@@ -103,21 +101,3 @@ def check_ranges(method: Any) -> None:
         numbers = [x for x in (value if isinstance(value, tuple) else (value,)) if isinstance(x, int | float)]
         if allowed and not all(number in allowed for number in numbers):
             raise UsageError(f"{type(method).__name__}: {one.name} must be {allowed}, not {value}.")
-
-
-def change_defaults(cls: type, defaults: Mapping[str, Any]) -> None:
-    """Change defaults of inherited fields, before the class becomes a dataclass.
-
-    Raises:
-        TypeError: A name is no inherited field's.
-    """
-    inherited = {
-        name: f for base in reversed(cls.__mro__) for name, f in getattr(base, "__dataclass_fields__", {}).items()
-    }
-    for name, default in defaults.items():
-        if name not in inherited:
-            raise TypeError(f"{cls.__name__} inherits no hyperparameter {name!r}")
-        if inherited[name].default is MISSING:
-            raise TypeError(f"{cls.__name__}: {name!r} has no default to change")
-        cls.__annotations__ = {**inspect.get_annotations(cls), name: inherited[name].type}
-        setattr(cls, name, field(default=default, metadata=inherited[name].metadata))

@@ -5,20 +5,27 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import importlib.metadata
+import json
+import re
 import sys
 import traceback
 from collections.abc import Mapping
 from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
-from pflbench import trust, usercode, userimport
+from pflbench import trust, usercode
 from pflbench.errors import UsageError, unknown
+from pflbench.hyper import check_ranges
+from pflbench.package import FOLDER, benchmarks
 
 if TYPE_CHECKING:
     from pflbench.spec import Named
 
 Kind = Literal["methods", "datasets", "models", "partitions"]
+CATALOG = FOLDER / "catalog.json"
 Places = Mapping[str, str]
 """Paths of a run's user-supplied code and data. By kind: `file.py:Name` with the absolute path, or `module:Name`. By
 `datasets.OPTION` or `partitions.OPTION`: the absolute path of the file or folder."""
@@ -74,14 +81,14 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "sun397": "pflbench.data.datasets.sun397:SUN397",
         "digit-five": "pflbench.data.datasets.digit_five:DigitFive",
         "femnist-letters": "pflbench.data.datasets.femnist:FEMNISTLetters",
-        "arrays": "pflbench.data.datasets.arrays:Arrays",
+        "arrays": "pflbench.data.datasets.user_images:Arrays",
         "meta-dataset": "pflbench.data.datasets.meta_dataset:MetaDataset",
         "digit-tasks": "pflbench.data.datasets.meta_dataset:DigitTasks",
         "femnist": "pflbench.data.datasets.femnist:FEMNIST",
         "emnist": "pflbench.data.datasets.mnist:EMNIST",
-        "image-folder": "pflbench.data.datasets.image_folder:ImageFolder",
-        "clients-folder": "pflbench.data.datasets.clients_folder:ClientsFolder",
-        "hf-disk": "pflbench.data.datasets.hf_disk:HfDisk",
+        "image-folder": "pflbench.data.datasets.user_images:ImageFolder",
+        "clients-folder": "pflbench.data.datasets.user_images:ClientsFolder",
+        "hf-disk": "pflbench.data.datasets.user_images:HfDisk",
     },
     "partitions": {
         "shards": "pflbench.data.partitions.cafeme:Shards",
@@ -131,19 +138,48 @@ def _entry_points() -> dict[Kind, dict[str, str]]:
 
 
 @cache
-def _catalog() -> frozenset[str]:
-    """The references of everything that comes with pflbench."""
-    return frozenset(reference for table in BUILT_IN.values() for reference in table.values())
+def shipped() -> Mapping[Kind, Mapping[str, Mapping[str, Any]]]:
+    """Descriptions of everything that comes with pflbench, by kind and name, from `catalog.json`."""
+    described: Mapping[Kind, Mapping[str, Mapping[str, Any]]] = json.loads(CATALOG.read_text("utf-8"))
+    return described
+
+
+@cache
+def variant_files() -> Mapping[str, Path]:
+    """Files of variants of methods that come with pflbench, by their path below the folder of suites."""
+    return {path.relative_to(benchmarks()).as_posix(): path for path in benchmarks().glob("*/variants/*.py")}
+
+
+def is_variant(name: str) -> bool:
+    """True for a variant that comes with pflbench, such as `cafeme/variants/file.py:Class`."""
+    return name.rpartition(":")[0] in variant_files()
+
+
+def base(method: str) -> str:
+    """Name of the built-in method that a variant derives from; any other name as it is."""
+    name: str = shipped()["methods"].get(method, {}).get("base") or method
+    return name
 
 
 def _needs_grant(reference: str) -> bool:
-    """True for code that is neither in pflbench's catalog nor an installed entry point, see `trust`."""
-    return reference not in _catalog() and not any(reference in table.values() for table in _entry_points().values())
+    """True for code that neither comes with pflbench nor is an installed entry point, see `trust`."""
+    tables = (*BUILT_IN.values(), *_entry_points().values())
+    return not is_variant(reference) and not any(reference in table.values() for table in tables)
 
 
 def is_reference(name: str) -> bool:
     """True if `name` points at code (`path/to/file.py:Class`, `module:attr`) rather than naming an entry."""
-    return ":" in name
+    return ":" in name and not is_variant(name)
+
+
+def anchored(name: str, folder: Path) -> str:
+    """A reference into a file with its path taken from `folder`; any other name, and that of a variant, as it is."""
+    where, _, attribute = name.rpartition(":")
+    if not where.endswith(".py") or is_variant(name):
+        return name
+    path = (folder / where).resolve()
+    below = path.relative_to(benchmarks()).as_posix() if path.is_relative_to(benchmarks()) else ""
+    return f"{below if below in variant_files() else path}:{attribute}"
 
 
 def split_reference(reference: str) -> tuple[str, str]:
@@ -157,12 +193,12 @@ def split_reference(reference: str) -> tuple[str, str]:
 def without_folder(name: str) -> str:
     """Name in a spec: `a/b.py:C` becomes `b.py:C`; anything else stays."""
     where, _, attribute = name.rpartition(":")
-    return f"{Path(where).name}:{attribute}" if where.endswith(".py") else name
+    return f"{Path(where).name}:{attribute}" if where.endswith(".py") and not is_variant(name) else name
 
 
 def locate(kind: Kind, name: str) -> str:
     """The reference behind a name (or `name` itself if it is one already). Raises `UsageError` if unknown."""
-    if is_reference(name):
+    if ":" in name:
         return name
     if name.endswith(".py"):
         part = "function" if kind == "models" else "class"
@@ -182,42 +218,39 @@ def source_file(reference: str) -> Path:
     """The Python file a reference points into, found without importing the module itself."""
     where, _ = split_reference(reference)
     if where.endswith(".py"):
-        path = Path(where)
+        path = variant_files().get(where, Path(where))
         if not path.is_file():
             raise UsageError(f"There is no file {where!r} (from {reference!r}).")
         return path
     if where.partition(".")[0] in sys.stdlib_module_names:
         raise UsageError(f"{where!r} is a module of Python itself, so {reference!r} is nothing that pflbench can use.")
-    return _own_file(where) if where.startswith("pflbench.") else _module_file(where)
+    return _shipped_file(where) if usercode.is_ours(where) else usercode.find_module(where)
 
 
-def _module_file(module: str) -> Path:
-    importlib.invalidate_caches()  # a file that was just written counts
-    origin, folders = None, None
-    for part in [*usercode.parents(module), module]:  # not by `importlib.util.find_spec`, which imports the parents
-        found = usercode.module_spec(part, folders)
-        if found is None:
-            raise UsageError(f"Cannot find the module {module!r}.")
-        origin, folders = found.origin, found.submodule_search_locations or []
-    if origin is None:
-        raise UsageError(f"Cannot find the module {module!r}.")
-    return Path(origin)
-
-
-_own_file = cache(_module_file)
-# pflbench's own modules stay where they are while it runs; others may appear when a path is added.
+_shipped_file = cache(usercode.find_module)
+"""pflbench's modules stay where they are while it runs; others may appear when a path is added."""
 
 
 def is_users(reference: str) -> bool:
     """True if a reference points at code that does not come with pflbench."""
     where, _ = split_reference(reference)
-    return where.endswith(".py") or not usercode.is_ours(where)
+    return not is_variant(reference) and (where.endswith(".py") or not usercode.is_ours(where))
 
 
 def code(reference: str) -> usercode.Code:
     """A user's code: the file that a reference points into, and what that imports from beside it."""
     where, _ = split_reference(reference)
-    return usercode.read(source_file(reference), None if where.endswith(".py") else where)
+    return usercode.read(source_file(reference), None if where.endswith(".py") else where, _versions())
+
+
+@cache
+def _versions() -> dict[str, list[str]]:
+    """Built-in methods with their versions, by module: a change of one changes what derives from it."""
+    versions: dict[str, list[str]] = {}
+    for name, reference in BUILT_IN["methods"].items():
+        module, attribute = split_reference(reference)
+        versions.setdefault(module, []).append(f"{attribute}@{shipped()['methods'][name]['version']}")
+    return versions
 
 
 def load(reference: str, version: str | None = None) -> Any:
@@ -238,18 +271,30 @@ def load(reference: str, version: str | None = None) -> Any:
     if user and version is not None and user.version != version:
         raise UsageError(f"{where} changed while the suite was running; run the command again.")
     try:
-        # An installed package is what the process imports elsewhere, too; anything else may be edited meanwhile.
-        own = user is not None and not usercode.is_installed(user.path)
-        module = userimport.load(user) if user and own else importlib.import_module(where)
+        if is_variant(reference):
+            module = _variant_module(where)
+        elif user and not usercode.is_installed(user.path):  # which may be edited meanwhile
+            module = usercode.load(user)
+        else:
+            module = importlib.import_module(where)
     except UsageError:
         raise
-    except (Exception, SystemExit) as error:  # own code may end its process, too
+    except (Exception, SystemExit) as error:  # user-supplied code may end its process, too
         line = _line(error, user.path) if user else ""
         raise UsageError(f"Importing {where!r} failed: {type(error).__name__}: {error}{line}") from error
     if not hasattr(module, attribute):
         names = [n for n in vars(module) if not n.startswith("_")]
         raise unknown(f"attribute of {where}", attribute, names)
     return getattr(module, attribute)
+
+
+@cache
+def _variant_module(where: str) -> ModuleType:
+    spec = spec_from_file_location(re.sub(r"\W", "_", f"pflbench_{where}"), variant_files()[where])
+    assert spec and spec.loader
+    module = sys.modules[spec.name] = module_from_spec(spec)  # where a dataclass looks its annotations up
+    spec.loader.exec_module(module)
+    return module
 
 
 def _line(error: BaseException, file: Path) -> str:
@@ -277,7 +322,10 @@ def make(kind: Kind, reference: str, options: Mapping[str, Any], version: str | 
     made = load(reference, version)
     _check_class(kind, reference, made)
     try:
-        return made(**options)
+        one = made(**options)
+        if kind != "methods":
+            check_ranges(one)
+        return one
     except UsageError:
         raise
     except Exception as error:

@@ -183,18 +183,6 @@ class RunSpec(_Strict):
         """16 hex digits of the SHA-256 of `canonical()`."""
         return hashlib.sha256(self.canonical().encode()).hexdigest()[:16]
 
-    def with_code(self, digests: Mapping[str, str]) -> Self:
-        """The run with digests in place of the versions of user-supplied code: equal runs of equal code are equal.
-
-        `digests`: by "method", "dataset", "partition" and "model", as far as they are user-supplied.
-        """
-        update: dict[str, Any] = {
-            kind: getattr(self, kind).model_copy(update={"version": digests[kind]})
-            for kind in ("method", "dataset", "partition")
-            if kind in digests
-        }
-        return self.model_copy(update=update | ({"model_version": digests["model"]} if "model" in digests else {}))
-
     def setting(self) -> str:
         """Key that runs of one column share.
 

@@ -1,14 +1,13 @@
-"""Stages of a method, by what its class overrides and declares; read from its source, so without torch."""
+"""Stages of a method, by what its class overrides and declares."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import inspect
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Final, Literal, get_args
 
-from pflbench import names
-from pflbench.classes import Declared, lineage
 from pflbench.spec import RunSpec, Stage
 
 Shown = Literal["global", "personalized", "finetuned", "stored", "sampled", "local"]
@@ -17,33 +16,31 @@ SHOWN: Final[tuple[Shown, ...]] = get_args(Shown)
 SCORED: Final[tuple[Stage, ...]] = get_args(Stage)
 """In the order in which a run's identity lists them."""
 RECORDED: Final = tuple(stage for stage in SHOWN if stage not in SCORED)
-"""Further results of a method's `personalize`, stored with the stage "personalized" (pFedMe's local model)."""
+"""Further results of a method's `personal_model`, stored with the stage "personalized" (pFedMe's local model)."""
 
 PREFERRED: Final[tuple[Shown, ...]] = ("finetuned", "personalized", "global", "stored", "sampled", "local")
 """A row that no suite names is shown at the first of these that it has, where the table does not show all."""
 
 _PROTOCOL = "pflbench.methods.base"
-_OVERRIDES = {"personalize": "personalizes", "local_model": "leaves"}
-_DECLARED = ("global_model", "personal", "personal_of", "personal_needs", "records")
+_DECLARED = ("global_model", "personal_of", "personal_needs", "records")
 
 
 @dataclass(frozen=True)
 class Stages:
     """Overrides and declarations that decide a method's stages.
 
-    `personalizes`: it overrides `personalize`; `leaves`: it overrides `local_model`. `methods.base.Method` explains
-    the rest.
+    `personalizes`: it overrides `personal_model`; `leaves`: its `personal_model` takes an `upload`. `methods.base`
+    explains the rest.
     """
 
     global_model: Literal["trained", "start", "initial", "none"] = "trained"
     personalizes: bool = False
     leaves: bool = False
-    personal: Literal["server", "local"] = "server"
     personal_of: Literal["everyone", "training"] = "everyone"
     personal_needs: str | None = None
     records: tuple[str, ...] = ()
 
-    def there(self, hyper: Mapping[str, Any], *, moment: str, held_out: bool) -> tuple[Shown, ...]:
+    def present(self, hyper: Mapping[str, Any], *, moment: str, held_out: bool) -> tuple[Shown, ...]:
         """The stages that exist, in the order of `SHOWN`.
 
         Args:
@@ -51,47 +48,53 @@ class Stages:
             moment: When personal models are scored, as `Scoring.moment`.
             held_out: Whether clients are scored that never train.
         """
-        found: set[str] = {
+        stages: set[str] = {
             "trained": {"global", "finetuned"},
             "start": {"finetuned"},
             "initial": {"finetuned"},
             "none": set[str](),
         }[self.global_model]
         if self.leaves:
-            found |= {"stored", "sampled"}
+            stages |= {"stored", "sampled"}
         if self._made(hyper, moment) and not (held_out and self.personal_of == "training"):
-            found |= {"personalized", *self.records}
-        return tuple(stage for stage in SHOWN if stage in found)
+            stages |= {"personalized", *self.records}
+        return tuple(stage for stage in SHOWN if stage in stages)
 
     def _made(self, hyper: Mapping[str, Any], moment: str) -> bool:
-        """True if something makes personal models: a round's training, or `personalize` with what it needs."""
-        if moment == "before-aggregation" and self.personal == "local":
-            return self.leaves
+        """True if something makes personal models: a round's training, or `personal_model` with what it needs."""
+        if moment == "before-aggregation" and self.local:
+            return True
         return self.personalizes and self.adapts(hyper)
 
+    @property
+    def local(self) -> bool:
+        """True if local updates make the personal models, so that they exist before aggregation."""
+        return self.leaves and self.personal_of == "training"
+
     def adapts(self, hyper: Mapping[str, Any]) -> bool:
-        """True if `personalize` has a value (not None, nor False) for the hyperparameter that it needs, if any."""
+        """True if `personal_model` has a value (not None, nor False) for the hyperparameter that it needs, if any."""
         value = self.personal_needs is None or hyper.get(self.personal_needs)
         return value is not None and value is not False
 
     def below(self, body: Mapping[str, Any]) -> Stages:
-        """Stages of a class derived from one of these; `body`: its definitions (None: not a literal)."""
-        changes: dict[str, Any] = {field: True for name, field in _OVERRIDES.items() if name in body}
-        if "personalize" in body:  # what the base declares is about another `personalize`
-            changes |= {"personal_needs": None, "records": ()}
-        return replace(self, **changes | {name: body[name] for name in _DECLARED if body.get(name) is not None})
+        """Stages of a class derived from one of these; `body`: its definitions."""
+        changes: dict[str, Any] = {}
+        if "personal_model" in body:  # what the base declares is about another one
+            leaves = "upload" in inspect.signature(body["personal_model"]).parameters
+            changes = {"personalizes": True, "leaves": leaves, "personal_needs": None, "records": ()}
+        return replace(self, **changes | {name: body[name] for name in _DECLARED if name in body})
 
 
 def of_class(method: type) -> Stages:
     """The stages of a method's class."""
-    own = (vars(one) for one in reversed(method.__mro__) if one.__module__ != _PROTOCOL)
-    return reduce(Stages.below, own, Stages())
+    bodies = (vars(one) for one in reversed(method.__mro__) if one.__module__ not in (_PROTOCOL, "builtins"))
+    return reduce(Stages.below, bodies, Stages())
 
 
 def of_run(spec: RunSpec, stages: Stages) -> tuple[Shown, ...]:
     """The stages that a run of a method of these stages has."""
     held_out = scores_held_out(spec.scoring.clients, spec.training_clients, spec.clients)
-    return stages.there(spec.method.hyper, moment=spec.scoring.moment, held_out=held_out)
+    return stages.present(spec.method.hyper, moment=spec.scoring.moment, held_out=held_out)
 
 
 def scores_held_out(who: str, training: int, clients: int) -> bool:
@@ -105,15 +108,3 @@ def canonical(stages: Iterable[str]) -> tuple[Stage, ...]:
     if wanted & set(RECORDED):
         wanted.add("personalized")
     return tuple(stage for stage in SCORED if stage in wanted)
-
-
-def of_reference(reference: str) -> Stages:
-    """The stages of the method behind `module:Class` or `file.py:Class`; imported only if its source does not tell."""
-    declared = lineage(reference)
-    return of_class(names.load(reference)) if declared is None else of_lineage(declared)
-
-
-def of_lineage(declared: Sequence[Declared]) -> Stages:
-    """The stages of a method whose class and bases are declared so."""
-    own = (one.body for one in reversed(declared) if one.module != _PROTOCOL)
-    return reduce(Stages.below, own, Stages())

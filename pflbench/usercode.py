@@ -1,8 +1,7 @@
-"""A user's source file with the user's modules that it imports, and the hash of them all, its version.
+"""User-supplied code: a file with the files that it imports, their hash, and its import.
 
-The files are found by reading `import` statements, so nothing runs before it is hashed. A module beside the file goes
-before any other of the same name, as for a script, but the standard library and pflbench always mean themselves. What
-is neither beside the file nor installed, for example in a folder of PYTHONPATH, counts as well. `userimport` loads it.
+The files are found by reading `import` statements, so nothing runs before it is hashed. They lie beside the file, or in
+folders of the import path that hold no installed packages. The standard library and pflbench always mean themselves.
 """
 
 from __future__ import annotations
@@ -11,115 +10,67 @@ import ast
 import hashlib
 import importlib
 import io
-import os
+import re
 import sys
 import sysconfig
 import tokenize
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, cached_property, lru_cache
-from importlib.machinery import ModuleSpec
-from pathlib import Path
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path, PurePosixPath
+from types import ModuleType
 
 from pflbench.errors import UsageError
 
-_OURS = Path(__file__).parent
 _STANDARD = Path(sysconfig.get_path("stdlib"))
 _INSTALLED = {"site-packages", "dist-packages"}
 _DOCSTRING_READERS = (b"__doc__", b"getdoc")
 """Text of source files that may compute with docstrings."""
 
-
-class Import(NamedTuple):
-    """An import statement: the dots in front, the module, and the names taken from it."""
-
-    level: int
-    module: str
-    names: tuple[str, ...] = ()
-
-    def modules(self, package: str) -> list[str]:
-        """Every dotted name that may be a module loaded by it, parents first; `package`: that of the importing one."""
-        base: list[str] = []
-        if self.level:
-            own = package.split(".") if package else []
-            base = own[: len(own) + 1 - self.level]
-        dotted = ".".join([*base, *([self.module] if self.module else [])])
-        itself = [dotted] if dotted else []
-        return [*parents(dotted), *itself, *(".".join([*itself, name]) for name in self.names)]
+Versions = Mapping[str, Sequence[str]]
+"""Built-in classes with their versions, `Class@1`, by module."""
 
 
 @dataclass(frozen=True, eq=False)
 class Code:
-    """A file and the modules that it imports from beside it.
+    """A file and the files that it imports.
 
     Attributes:
         path: The file.
-        module: Its dotted name below `folders`.
-        folders: Where its imports are looked for first: the one that its package lies in, before it its own for a file
-            that was named by its path.
-        texts: The bytes of each file, its own first.
-        methods: The built-in methods that any of them imports, each with its version, sorted.
-        outside: Of the files those that are found on Python's import path, each with its path below a folder there.
+        name: Its path below `root`.
+        root: The folder in which its imports are looked for first.
+        files: Bytes of each file, by its path below the folder in which it is imported; its own first.
+        paths: Where each file lies.
+        bases: The built-in classes whose modules any of them imports, each with its version, sorted.
     """
 
     path: Path
-    module: str
-    folders: tuple[Path, ...]
-    texts: Mapping[Path, bytes]
-    methods: tuple[str, ...]
-    outside: Mapping[Path, str]
+    name: str
+    root: Path
+    files: Mapping[str, bytes]
+    paths: Mapping[str, Path]
+    bases: Sequence[str]
 
     @cached_property
     def version(self) -> str:
-        """12 hex digits of the SHA-256 of the file or, if it imports more, of all these files and methods.
+        """12 hex digits of the SHA-256 of the files without comments and docstrings, and of `bases`.
 
-        Names of modules count relative to the file, or to a folder of the import path, so that folders may move.
+        Docstrings count if any of the files may read one. Folders may move, and the file may be renamed.
         """
-        return self._hashed(lambda text: text)
-
-    @cached_property
-    def digest(self) -> str:
-        """The version as if no file had comments, docstrings, blank lines or blanks at the end of a line.
-
-        Docstrings count if any of the files may read one. Code of equal digests computes the same numbers.
-        """
-        keeps = any(word in text for text in self.texts.values() for word in _DOCSTRING_READERS)
-        return self._hashed(lambda text: bare(text, keeps))
+        keeps = any(word in text for text in self.files.values() for word in _DOCSTRING_READERS)
+        digests = {name: hashlib.sha256(bare(text, keeps)).hexdigest() for name, text in self.files.items()}
+        parts = [digests.pop(self.name), *(f"{name} {digest}" for name, digest in sorted(digests.items()))]
+        return hashlib.sha256("\n".join([*parts, *self.bases]).encode()).hexdigest()[:12]
 
     @property
     def source(self) -> str:
         """The file's text."""
-        return self.texts[self.path].decode(errors="replace")
+        return self.files[self.name].decode(errors="replace")
 
     @property
-    def neighbors(self) -> dict[str, str]:
-        """The texts of the user's modules that it imports, by their paths relative to it or to the import path."""
-        return {name: text.decode(errors="replace") for name, text in self._beside()}
-
-    def beside(self, name: str, level: int = 0) -> tuple[Path, str] | None:
-        """The file and package of a module beside it; None if it is elsewhere. `level`: the dots before the name."""
-        first = name.partition(".")[0]
-        if not level:
-            if first in sys.stdlib_module_names or is_ours(first):
-                return None
-            if is_installed(self.path) and first != self.module.partition(".")[0]:  # beside it lie others' packages
-                return None
-        return _found(self.folders, name)
-
-    def _hashed(self, read: Callable[[bytes], bytes]) -> str:
-        """12 hex digits over all files as `read` turns their bytes, and over the methods."""
-        own = hashlib.sha256(read(self.texts[self.path]))
-        if len(self.texts) == 1 and not self.methods:
-            return own.hexdigest()[:12]
-        beside = (f"{name} {hashlib.sha256(read(text)).hexdigest()}" for name, text in self._beside())
-        return hashlib.sha256("\n".join([own.hexdigest(), *beside, *self.methods]).encode()).hexdigest()[:12]
-
-    def _beside(self) -> list[tuple[str, bytes]]:
-        return sorted((self._name(path), text) for path, text in self.texts.items() if path != self.path)
-
-    def _name(self, path: Path) -> str:
-        return self.outside.get(path) or Path(os.path.relpath(path, self.path.parent)).as_posix()
+    def imports(self) -> dict[str, str]:
+        """The texts of the files that it imports, by their paths."""
+        return {name: text.decode(errors="replace") for name, text in self.files.items() if name != self.name}
 
 
 def is_ours(module: str) -> bool:
@@ -132,46 +83,79 @@ def is_installed(path: Path) -> bool:
     return _STANDARD in path.parents or not _INSTALLED.isdisjoint(path.parts)
 
 
-def read(path: Path, module: str | None = None) -> Code:
-    """The code that starts at a file; `module`: its dotted name where it was found as a module.
+def find_module(module: str) -> Path:
+    """The file of a module, found without importing it or its packages. Raises `UsageError`."""
+    importlib.invalidate_caches()  # a file that was just written counts
+    folders, parts = None, module.split(".")
+    for n in range(1, len(parts) + 1):
+        name = ".".join(parts[:n])
+        spec = next(filter(None, (finder.find_spec(name, folders) for finder in sys.meta_path)), None)
+        if spec is None:
+            break
+        folders = list(spec.submodule_search_locations or [])
+    if spec is None or spec.origin is None:
+        raise UsageError(f"Cannot find the module {module!r}.")
+    return Path(spec.origin)
+
+
+def read(path: Path, module: str | None = None, versions: Versions | None = None) -> Code:
+    """The code that starts at a file.
+
+    Args:
+        path: The file.
+        module: Its dotted name, if it was named as a module.
+        versions: The built-in classes that may be derived from.
 
     Raises:
         UsageError: A file cannot be read or is not Python; the message has its line.
     """
     path = path.absolute()
-    text = _bytes(path)
-    if module is None:
-        own = _dotted(path)
-        folders = tuple(dict.fromkeys((path.parent, path.parents[own.count(".")])))
-        # Only what imports relative to its package is loaded as part of it, with the package's own code.
-        module = own if any(one.level for one in _imports(syntax(path, text))) else path.stem
-    else:
-        folders = (path.parents[module.count(".") + (path.name == "__init__.py")],)
-    importlib.invalidate_caches()  # a file that was just written counts
-    return _followed(Code(path, module, folders, {path: text}, (), {}))
-
-
-def _followed(start: Code) -> Code:
-    """The code of a first file with all of the user's modules that it imports, and that they import."""
-    texts, methods, outside, on_path = dict[Path, bytes](), set[str](), dict[Path, str](), cache(_on_path)
-    package = start.module if start.path.name == "__init__.py" else _package(start.module)
-    above = (_found(start.folders[-1:], name) for name in parents(start.module))
-    waiting = [(start.path, package), *filter(None, above)]
-    for file, package in waiting:  # which grows meanwhile
-        if file in texts:
+    top = None if module is None else module.partition(".")[0]
+    root = path.parents[module.count(".") + (path.name == "__init__.py")] if module else path.parent
+    roots = _roots(root)
+    name = path.relative_to(root).as_posix()
+    files, paths, bases = dict[str, bytes](), dict[str, Path](), set[str]()
+    waiting = [(name, path), *(_located(roots, module) if module else ())]
+    for one, file in waiting:  # which grows meanwhile
+        if one in files:
             continue
-        texts[file] = start.texts.get(file) or _bytes(file)
-        others_beside = is_installed(start.path) and file not in outside
-        for one in _imports(syntax(file, texts[file])):
-            for name in one.modules(package):
-                if not one.level and is_ours(name):
-                    methods |= _built_in(name)
-                elif file not in outside and (beside := start.beside(name, one.level)):
-                    waiting.append(beside)
-                elif not others_beside and (module := _found(places := on_path(name.partition(".")[0]), name)):
-                    waiting.append(module)
-                    outside.setdefault(module[0], _below(places, module[0]))
-    return replace(start, texts=texts, methods=tuple(sorted(methods)), outside=outside)
+        files[one], paths[one] = _bytes(file), file
+        package = ".".join(PurePosixPath(one).parent.parts)
+        for dotted in _imports(syntax(file, files[one]), package):
+            first = dotted.partition(".")[0]
+            if is_ours(first):
+                bases |= {f"{dotted}.{base}" for base in (versions or {}).get(dotted, ())}
+            elif first not in sys.stdlib_module_names and (first == top or not is_installed(path)):
+                waiting += _located(roots, dotted)
+    return Code(path, name, root, files, paths, sorted(bases))
+
+
+def _roots(first: Path) -> list[Path]:
+    """Folders in which imports are looked for: the first, and those of the import path without installed packages."""
+    path = [Path(folder).absolute() for folder in sys.path]
+    return [first, *(folder for folder in path if folder.is_dir() and not is_installed(folder / "_"))]
+
+
+def _located(roots: Iterable[Path], dotted: str) -> list[tuple[str, Path]]:
+    """Files that importing a module runs, the outermost package first, in the first folder that has any."""
+    parts = dotted.split(".")
+    stems = ["/".join(parts[:n]) for n in range(1, len(parts) + 1)]
+    for root in roots:
+        files = [[f for f in (f"{stem}/__init__.py", f"{stem}.py") if (root / f).is_file()][:1] for stem in stems]
+        if any(files):
+            return [(name, root / name) for several in files for name in several]
+    return []
+
+
+def _imports(tree: ast.Module, package: str) -> Iterator[str]:
+    """Dotted names of all that may be a module that a file of this package imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: package.count(".") + 2 - node.level] if package and node.level else []
+            base = ".".join([*above, *filter(None, [node.module])])
+            yield from filter(None, [base, *(".".join(filter(None, [base, alias.name])) for alias in node.names)])
 
 
 def _bytes(path: Path) -> bytes:
@@ -182,7 +166,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def syntax(path: Path, text: bytes | None = None) -> ast.Module:
-    """A source file's syntax tree, made once for each content; `text`: what it holds, if that is known.
+    """A source file's syntax tree, made once for each content; `text`: its content, if that is known.
 
     Raises:
         UsageError: The file cannot be read or is not Python; the message has the line.
@@ -200,160 +184,113 @@ def syntax(path: Path, text: bytes | None = None) -> ast.Module:
 _tree: Callable[[bytes], ast.Module] = lru_cache(maxsize=256)(ast.parse)
 
 
-_Span = tuple[int, int, int, int]
-"""First line, from 0, and column, last line and the column behind it; columns in characters."""
-
-
 @lru_cache(maxsize=256)
 def bare(text: bytes, docstrings: bool = False) -> bytes:
-    """Source without comments, docstrings, blank lines, and blanks at the end of a line; strings stay as they are.
+    """The tokens of a source without comments, blank lines and layout; the same for every version of Python.
 
-    All is cut out by its position, so the result is the same for every version of Python that can read the source.
-    Source with a line that a backslash continues is returned unchanged: without the next line, others would be joined.
-    `docstrings`: keep docstrings.
+    `docstrings`: keep them. Else a statement that is one string, which computes nothing, is left out.
     """
     encoding, _ = tokenize.detect_encoding(io.BytesIO(text).readline)
     source = text.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
-    lines = source.split("\n")  # as Python ends them: a form feed, at which `splitlines` cuts, ends no line
-    tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
-    documented = [] if docstrings else list(_docstrings(ast.parse(source), lines))
-    for row, column, last, end in sorted([*_comments(tokens), *documented], reverse=True):
-        # The rest stays on the last row, where a string may begin.
-        lines[row : last + 1] = [*[""] * (last - row), lines[row][:column] + lines[last][end:]]
-    fixed = {row for first, _, last, _ in _strings(tokens, documented) for row in range(first, last)}
-    if any(line.endswith("\\") for row, line in enumerate(lines) if row not in fixed):
-        return text
-    kept = (line if row in fixed else line.rstrip() for row, line in enumerate(lines))
-    return "\n".join(line for row, line in enumerate(kept) if line or row in fixed).encode()
+    lines, depth, start = [f"{line}\n" for line in source.split("\n")], 0, (0, 0)
+    words = list[tuple[str, str]]()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        kind, word = tokenize.tok_name[token.type], token.string
+        if kind.endswith("STRING_START"):  # of an f-string, several tokens since Python 3.12
+            depth, start = depth + 1, start if depth else token.start
+        elif kind.endswith("STRING_END"):
+            depth, kind, word = depth - 1, "FSTRING", _between(lines, start, token.end)
+        elif kind == "STRING" and re.match("(?i)r?f", word):  # before Python 3.12
+            kind = "FSTRING"
+        if depth or kind in ("COMMENT", "NL", "FSTRING_START"):
+            continue
+        if kind == "NEWLINE" and not docstrings and [one for one, _ in words[-2:]] in _ALONE:
+            words.pop()
+            continue
+        words.append((kind, kind if kind in ("INDENT", "DEDENT", "NEWLINE") else word))
+    return "\0".join(word for _, word in words).encode()
 
 
-def _span(start: tuple[int, int], end: tuple[int, int]) -> _Span:
-    return start[0] - 1, start[1], end[0] - 1, end[1]
+_ALONE = (["STRING"], *([before, "STRING"] for before in ("NEWLINE", "INDENT", "DEDENT")))
+"""Ends of the kinds of tokens where a statement is one string."""
 
 
-def _comments(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[_Span]:
-    """Spans of comments; not inside f-strings (Python ≥ 3.12), whose debug form `f"{x=}"` prints them."""
-    depth = 0
-    for token in tokens:
-        kind = tokenize.tok_name[token.type]
-        depth += kind.endswith("STRING_START") - kind.endswith("STRING_END")
-        if kind == "COMMENT" and not depth:
-            yield _span(token.start, token.end)
+def _between(lines: Sequence[str], start: tuple[int, int], end: tuple[int, int]) -> str:
+    """Text between two positions, each a line from 1 and a column."""
+    first, last = start[0] - 1, end[0] - 1
+    if first == last:
+        return lines[first][start[1] : end[1]]
+    return "".join([lines[first][start[1] :], *lines[first + 1 : last], lines[last][: end[1]]])
 
 
-def _docstrings(tree: ast.Module, lines: Sequence[str]) -> Iterator[_Span]:
-    """Spans of the docstrings of a module, its classes and its functions."""
-
-    def characters(row: int, column: int) -> int:  # a syntax tree counts bytes of UTF-8
-        return len(lines[row - 1].encode()[:column].decode())
-
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            if ast.get_docstring(node, clean=False) is not None:
-                one = node.body[0]
-                last, end = one.end_lineno or 0, one.end_col_offset or 0
-                yield one.lineno - 1, characters(one.lineno, one.col_offset), last - 1, characters(last, end)
+_loaded: dict[tuple[Path, str], tuple[ModuleType, dict[str, ModuleType]]] = {}
+"""Modules of user-supplied code and of what it imported, by path and version."""
 
 
-def _strings(tokens: Iterable[tokenize.TokenInfo], documented: Sequence[_Span]) -> Iterator[_Span]:
-    """Spans of strings that are no docstrings. Since Python 3.12 an f-string is several tokens."""
-    begun = list[tuple[int, int]]()
-    for token in tokens:
-        kind = tokenize.tok_name[token.type]
-        if kind.endswith("STRING_START"):
-            begun.append(token.start)
-        elif kind == "STRING" or kind.endswith("STRING_END"):
-            span = _span(token.start if kind == "STRING" else begun.pop(), token.end)
-            if not any(one[:2] <= span[:2] and span[2:] <= one[2:] for one in documented):
-                yield span
+def load(code: Code) -> ModuleType:
+    """The module of a file, imported once for each version. Its folder goes to the front of the import path.
+
+    Raises:
+        UsageError: It imported a file that no import statement names, so that its version does not cover it.
+        Exception: Anything that the code raises.
+    """
+    key, path = (code.path, code.version), list(sys.path)
+    sys.path[:] = [str(code.root), *(folder for folder in path if folder != str(code.root))]
+    names = set[str]()
+    for name in code.files:
+        parts = PurePosixPath(name.removesuffix("/__init__.py")).with_suffix("").parts
+        names |= {".".join(parts[:n]) for n in range(1, len(parts) + 1)}
+    for name in names:  # which may be other files, or older ones
+        sys.modules.pop(name, None)
+    if key in _loaded:
+        module, imported = _loaded[key]
+        sys.modules.update(imported)
+        return module
+    before, writes = set(sys.modules), sys.dont_write_bytecode
+    sys.dont_write_bytecode = True  # what is edited within a second keeps its time, and would be taken for compiled
+    importlib.invalidate_caches()
+    try:
+        module = _run(code)
+        # multiprocessing names the running script anew.
+        _check_covered(code, sys.modules.keys() - before - {"__mp_main__"})
+    except BaseException:
+        sys.path[:] = path
+        for name in names | {one for one in sys.modules if one.partition(".")[0] == _package(code)}:
+            sys.modules.pop(name, None)
+        raise
+    finally:
+        sys.dont_write_bytecode = writes
+    _loaded[key] = module, {name: sys.modules[name] for name in names & sys.modules.keys()}
+    return module
 
 
-@lru_cache(maxsize=256)
-def _imports(tree: ast.Module) -> tuple[Import, ...]:
-    found: list[Import] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found += (Import(0, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            found.append(Import(node.level, node.module or "", tuple(alias.name for alias in node.names)))
-    return tuple(found)
+def _package(code: Code) -> str:
+    """Name of a package that stands for the folder of a file: what it imports relative to itself lies there."""
+    folder = hashlib.sha256(str(code.root).encode()).hexdigest()[:8]
+    return f"_pflbench_user_{code.version}_{folder}"
 
 
-def _dotted(path: Path) -> str:
-    """A file's name in the package that its folder is, the whole way up."""
-    parts, folder = [path.stem], path.parent
-    while (folder / "__init__.py").is_file():
-        parts.insert(0, folder.name)
-        folder = folder.parent
-    return ".".join(parts)
+def _run(code: Code) -> ModuleType:
+    """Run the bytes of a file that were hashed."""
+    package = sys.modules[_package(code)] = ModuleType(_package(code))
+    package.__path__ = [str(code.root)]
+    module = ModuleType(".".join([package.__name__, *PurePosixPath(code.name).with_suffix("").parts]))
+    module.__file__ = str(code.path)
+    module.__package__ = module.__name__.rpartition(".")[0]
+    sys.modules[module.__name__] = module  # where a dataclass looks its annotations up
+    exec(compile(code.files[code.name], str(code.path), "exec", dont_inherit=True), module.__dict__)
+    return module
 
 
-def _package(module: str) -> str:
-    return module.rpartition(".")[0]
-
-
-def parents(module: str) -> list[str]:
-    """The packages that a module lies in, the outermost first."""
-    parts = module.split(".")
-    return [".".join(parts[:i]) for i in range(1, len(parts))]
-
-
-def _found(folders: Sequence[Path], name: str) -> tuple[Path, str] | None:
-    file: Path | None = None
-    inside = list(folders)
-    for part in name.split("."):
-        file, inside = module_in(inside, part)
-    if file is None:
-        return None
-    return file, name if file.name == "__init__.py" else _package(name)
-
-
-def module_in(folders: Iterable[Path], name: str) -> tuple[Path | None, list[Path]]:
-    """A module's file in the first folder that has it, and where its submodules are; folders alone if there is none."""
-    spaces = []
-    for folder in folders:
-        if (file := folder / name / "__init__.py").is_file():
-            return file, [folder / name]
-        if (file := folder / f"{name}.py").is_file():
-            return file, []
-        if name and (folder / name).is_dir():
-            spaces.append(folder / name)
-    return None, spaces
-
-
-def _on_path(name: str) -> tuple[Path, ...]:
-    """The folders in which Python's import path has an outermost module or package; none if that is installed."""
-    if name in sys.stdlib_module_names or is_ours(name):
-        return ()
-    spec = module_spec(name)
-    if spec is None:
-        return ()
-    places = [spec.origin] if spec.submodule_search_locations is None else spec.submodule_search_locations
-    return tuple(Path(place).parent for place in places if place and not is_installed(Path(place)))
-
-
-def module_spec(name: str, folders: Sequence[str] | None = None) -> ModuleSpec | None:
-    """Spec of a module: an outermost one on the import path, a part of a package in its `folders`. Imports nothing."""
-    finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path)
-    return next((found for find in finders if find and (found := find(name, folders))), None)
-
-
-def _below(folders: Iterable[Path], path: Path) -> str:
-    """A file's path below the first of the folders that it lies in."""
-    return next(path.relative_to(folder).as_posix() for folder in folders if path.is_relative_to(folder))
-
-
-@cache
-def _built_in(module: str) -> frozenset[str]:
-    """The built-in methods of a module of pflbench, and of those that it builds on, with their versions."""
-    parts = module.split(".")
-    file = _OURS.joinpath(*parts[1:]).with_suffix(".py")
-    if parts[:2] != ["pflbench", "methods"] or len(parts) != 3 or not file.is_file():
-        return frozenset()
-    tree, found = syntax(file), set[str]()
-    for node in (node for node in tree.body if isinstance(node, ast.ClassDef)):
-        for item in node.body:
-            if isinstance(item, ast.AnnAssign) and ast.unparse(item.target) == "version" and item.value:
-                found.add(f"{parts[2]}.{node.name}@{ast.literal_eval(item.value)}")
-    others = {name for one in _imports(tree) for name in one.modules("")} - {module}
-    return frozenset(found).union(*map(_built_in, others))
+def _check_covered(code: Code, new: Iterable[str]) -> None:
+    """Raise `UsageError` if one of these new modules is a file of the user that was not hashed."""
+    roots, covered = _roots(code.root), {path.resolve() for path in code.paths.values()}
+    for name in sorted(new):
+        file = Path(getattr(sys.modules[name], "__file__", None) or "").resolve()
+        users = any(root.resolve() in file.parents for root in roots) and not (is_installed(file) or is_ours(name))
+        if users and file.suffix == ".py" and file.is_file() and file not in covered:
+            del sys.modules[name]
+            raise UsageError(
+                f"{file} changes the numbers of {code.path}, but no import statement there names it. Import it with a "
+                "statement, from beside the file or from a folder of PYTHONPATH, under a name that no other module has."
+            )

@@ -52,7 +52,7 @@ def sparing(*, typechecker: Any) -> Callable[[Any], Any]:
             checked = checked or jaxtyped(function, typechecker=typechecker)
             return checked(*args, **kwargs)
 
-        # Nobody's file, so that no error is laid to it: `pflbench.engine.blame` looks for the user's line.
+        # Nobody's file, so that no error is laid to it: `pflbench.errors.one_line` looks for the user's line.
         call.__code__ = call.__code__.replace(co_filename="<annotations>")
         return call
 

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-import hashlib
+import json
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 
@@ -11,25 +12,27 @@ from pflbench.errors import UsageError
 from pflbench.methods.base import Round
 
 SOURCE = '''
-"""A user's file: `Method` is not imported, so it can only be read, not run."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Optional
+
+from pflbench.methods.base import Method, hyper
+
+
 @dataclass(frozen=True)
-class Fed(Method[int, str, float]):
+class Fed(Method):
     """Fed, in one line.
 
     And more.
     """
 
-    version: ClassVar[int] = 3
-    lr: float = 1e-2
-    """Learning
-    rate."""
     steps: int
+    lr: float = hyper(1e-2, "Learning rate.", above=0)
     order: Literal["hf", "exact"] | None = "hf"
     nesterov: bool = False
     depth: Optional[int] = -1
     tag: str = "x"
-
-    def client(self) -> None: ...
 '''
 INFO = Info(
     "fed",
@@ -46,18 +49,17 @@ INFO = Info(
 )
 
 
-def test_a_file_is_read_without_running_it(tmp_path: Path) -> None:
+def test_a_users_class_is_imported_if_it_was_granted(tmp_path: Path) -> None:
     path = tmp_path / "fed.py"
     path.write_text(SOURCE)
+    with pytest.raises(trust.Untrusted):
+        describe(f"{path}:Fed")
+    trust.grant(f"{path}:Fed")
     info = describe(f"{path}:Fed")
-    assert (info.name, info.doc, info.version) == (
-        "fed.py:Fed",
-        "Fed, in one line.",
-        hashlib.sha256(path.read_bytes()).hexdigest()[:12],
-    )
+    assert (info.name, info.doc, info.version) == ("fed.py:Fed", "Fed, in one line.", names.code(f"{path}:Fed").version)
     assert info.reference == f"{path}:Fed"
-    assert list(info.fields) == ["lr", "steps", "order", "nesterov", "depth", "tag"]
-    assert info.fields["lr"] == FieldInfo("float", 0.01, None, "Learning rate.")
+    assert list(info.fields) == ["steps", "lr", "order", "nesterov", "depth", "tag"]
+    assert info.fields["lr"] == FieldInfo("float", 0.01, None, "Learning rate.", "greater than 0")
     assert info.fields["steps"].default is REQUIRED
     assert info.fields["order"].choices == ("hf", "exact")
     assert info.fields["depth"].default == -1
@@ -78,12 +80,29 @@ def test_built_in_datasets_and_partitions(kind: names.Kind) -> None:
         assert describe_options(kind, name).doc  # type: ignore[arg-type]
 
 
-def test_static_reading_agrees_with_the_class() -> None:
-    import dataclasses
+def test_the_catalog_is_that_of_the_classes() -> None:
+    """Else run `python tools/docs/catalog.py`."""
+    made = run_path(str(Path(__file__).parents[1] / "tools/docs/catalog.py"))["catalog"]()
+    assert json.loads(json.dumps(made, default=str)) == names.shipped()
 
-    for name in names.BUILT_IN["methods"]:
-        fields = dataclasses.fields(names.resolve("methods", name))
-        assert {f.name: f.default for f in fields} == {k: f.default for k, f in describe(name).fields.items()}
+
+def test_a_variant_comes_with_pflbench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "paper/variants").mkdir(parents=True)
+    text = SOURCE.replace("    steps: int\n", "    version: ClassVar[int] = 3\n")
+    (tmp_path / "paper/variants/fed.py").write_text(text)
+    (tmp_path / "paper/fed.py").write_text(text)
+    monkeypatch.setattr(names, "benchmarks", lambda: tmp_path)
+    names.variant_files.cache_clear()
+    try:
+        name = names.anchored("variants/fed.py:Fed", tmp_path / "paper")
+        assert name == names.anchored("fed.py:Fed", tmp_path / "paper/variants") == "paper/variants/fed.py:Fed"
+        info = describe(name)  # needs no grant
+        assert (info.name, info.version, names.is_users(info.reference)) == (name, "3", False)
+        assert not names.is_reference(name) and names.load(name).__name__ == "Fed"
+        users = names.anchored("fed.py:Fed", tmp_path / "paper")
+        assert names.is_reference(users) and names.is_users(users)
+    finally:
+        names.variant_files.cache_clear()
 
 
 def test_a_subclass_is_imported_for_what_it_inherits(tmp_path: Path) -> None:
@@ -92,7 +111,7 @@ def test_a_subclass_is_imported_for_what_it_inherits(tmp_path: Path) -> None:
         "from __future__ import annotations\n"
         "from dataclasses import dataclass, field\n"
         "@dataclass(frozen=True)\nclass Base:\n    lr: float = 0.5\n"
-        "@dataclass(frozen=True)\nclass Sub(Base):\n    '''Sub.'''\n    steps: int = 2 + 2\n    '''Steps.'''\n"
+        "@dataclass(frozen=True)\nclass Sub(Base):\n    '''Sub.'''\n    steps: int = 2 + 2\n"
         "    need: int = field(kw_only=True)\n"
     )
     with pytest.raises(trust.Untrusted):
@@ -100,7 +119,7 @@ def test_a_subclass_is_imported_for_what_it_inherits(tmp_path: Path) -> None:
     trust.grant(f"{path}:Sub")
     info = describe(f"{path}:Sub")
     assert {k: f.default for k, f in info.fields.items()} == {"lr": 0.5, "steps": 4, "need": REQUIRED}
-    assert (info.fields["steps"].doc, info.fields["lr"].type, info.doc) == ("Steps.", "float", "Sub.")
+    assert (info.fields["lr"].type, info.doc) == ("float", "Sub.")
 
 
 HERE = (
@@ -113,11 +132,11 @@ def test_a_module_is_versioned_by_its_content(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "fedlab_here.py").write_text(HERE)
     (tmp_path / "fedlab_again.py").write_text("from fedlab_here import Old\n")
     monkeypatch.syspath_prepend(tmp_path)
-    for reference in ("fedlab_again:Old", "fedlab_here:Plain"):
+    for reference in ("fedlab_again:Old", "fedlab_here:Old", "fedlab_here:Plain"):
         trust.grant(reference)
     first = describe("fedlab_again:Old")
     assert (first.name, first.version) == ("fedlab_again:Old", names.code("fedlab_again:Old").version)
-    assert describe("fedlab_here:Old").version == hashlib.sha256(HERE.encode()).hexdigest()[:12]
+    assert describe("fedlab_here:Old").version == names.code("fedlab_here:Old").version
     (tmp_path / "fedlab_here.py").write_text(HERE.replace("4", "5"))
     assert describe("fedlab_again:Old").version != first.version
     assert names.load("fedlab_again:Old").version == 5
@@ -139,10 +158,13 @@ def test_an_entry_point_is_versioned_by_its_class(tmp_path: Path, monkeypatch: p
 def test_missing_things_have_near_matches(tmp_path: Path) -> None:
     path = tmp_path / "fed.py"
     path.write_text(SOURCE)
+    for name in ("Fed", "Fedd"):
+        trust.grant(f"{path}:{name}")
     with pytest.raises(UsageError, match=r"'Fedd'. Did you mean 'Fed'"):
         describe(f"{path}:Fedd")
     with pytest.raises(UsageError, match=r"Unknown method 'fedavgg'. Did you mean 'fedavg'"):
         describe("fedavgg")
+    trust.grant(f"{tmp_path}/nowhere.py:Fed")
     with pytest.raises(UsageError, match="There is no file"):
         describe(f"{tmp_path}/nowhere.py:Fed")
     path.write_text("class Fed(\n")

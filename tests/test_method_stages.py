@@ -1,44 +1,33 @@
-"""What a method's source says of its stages, and what its class says, are the same; nothing is imported to read it."""
+"""Stages of a method, by what its class overrides and declares."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from pflbench import names, trust
-from pflbench.errors import UsageError
-from pflbench.stages import SHOWN, Stages, canonical, of_class, of_reference
+from pflbench.catalog import describe
+from pflbench.stages import SHOWN, Stages, canonical, of_class
 
 
 def there(stages: Stages, held_out: bool = False, moment: str = "after-aggregation", **hyper: object) -> set[str]:
-    return set(stages.there(hyper, moment=moment, held_out=held_out))
-
-
-@pytest.mark.parametrize("name", names.BUILT_IN["methods"])
-def test_the_source_and_the_class_agree(name: str) -> None:
-    reference = names.locate("methods", name)
-    assert of_reference(reference) == of_class(names.load(reference))
-
-
-def test_nothing_is_imported_to_read_them() -> None:
-    program = (
-        "import sys; from pflbench import names, stages; "
-        "[stages.of_reference(r) for r in names.BUILT_IN['methods'].values()]; sys.exit('torch' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+    return set(stages.present(hyper, moment=moment, held_out=held_out))
 
 
 def of(name: str) -> Stages:
-    return of_reference(names.locate("methods", name))
+    return describe(name).stages
+
+
+def of_file(path: Path, name: str = "Mine") -> Stages:
+    trust.grant(f"{path}:{name}")
+    return of_class(names.load(f"{path}:{name}"))
 
 
 def test_what_nobody_trained_is_no_stage() -> None:
     for shares_a_part in ("fedper", "fedrep", "lg-fedavg", "local"):
         assert there(of(shares_a_part)) == {"personalized", "finetuned", "stored", "sampled"}
-    for without in ("fedprox", "scaffold", "cafeme"):
+    for without in ("scaffold", "cafeme"):
         assert there(of(without)) == {"global", "finetuned"}
 
 
@@ -71,19 +60,19 @@ class Mine({base}):
     lr: float = 0.1
 {body}
 """
-PERSONALIZES = "    def personalize(self, f, server, state, *batches, round): ..."
+PERSONALIZES = "    def personal_model(self, f, server, state, *batches, round): ..."
 
 
 @pytest.mark.parametrize(
     ("base", "module", "body", "expected"),
     [
         ("Method", "base", "", {"global", "finetuned"}),
-        ("Method[int, int, int]", "base", PERSONALIZES, {"global", "finetuned", "personalized"}),
+        ("Method", "base", PERSONALIZES, {"global", "finetuned", "personalized"}),
         ("FedAvg", "fedavg", "", {"global", "finetuned", "stored", "sampled"}),
-        # What is said of the class's own `personalize` says nothing of another one.
-        ("FedAvg", "fedavg", PERSONALIZES, {"global", "finetuned", "personalized", "stored", "sampled"}),
-        ("PersonalHead", "fedper", "", {"personalized", "finetuned", "stored", "sampled"}),
-        ("PersonalHead", "fedper", '    global_model = "trained"', set(SHOWN) - {"local"}),
+        # What is said of the class's own `personal_model` says nothing of another one.
+        ("FedAvg", "fedavg", PERSONALIZES, {"global", "finetuned", "personalized"}),
+        ("FedPer", "fedper", "", {"personalized", "finetuned", "stored", "sampled"}),
+        ("FedPer", "fedper", '    global_model = "trained"', set(SHOWN) - {"local"}),
         ("Local", "local", '    global_model: str = "start"', set(SHOWN) - {"global", "local"}),
     ],
 )
@@ -93,7 +82,7 @@ def test_a_users_method_has_what_it_overrides_or_inherits(
     path = tmp_path / "mine.py"
     name = base.partition("[")[0]
     path.write_text(OWN.format(imports=f"from pflbench.methods.{module} import {name}", base=base, body=body))
-    assert there(of_reference(f"{path}:Mine")) == expected
+    assert there(of_file(path)) == expected
 
 
 def test_a_class_may_be_built_on_another_of_its_file_or_have_its_bases_name(tmp_path: Path) -> None:
@@ -104,26 +93,7 @@ def test_a_class_may_be_built_on_another_of_its_file_or_have_its_bases_name(tmp_
         "class FedAvg(First): ...\n"
         "class Second(FedAvg): ...\n"
     )
-    assert of_reference(f"{path}:Second").personal_needs == "lr"
-
-
-def test_what_the_source_does_not_tell_is_imported(tmp_path: Path) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text(
-        "from pflbench.methods import fedper\n"
-        "class Mixin:\n    records = ('local',)\n"
-        "class Mine(Mixin, fedper.FedPer): ...\n"
-    )
-    trust.grant(f"{path}:Mine")
-    found = of_reference(f"{path}:Mine")
-    assert (found.personalizes, found.personal_of, found.records) == (True, "training", ("local",))
-
-
-def test_a_broken_file_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text("class Mine(\n")
-    with pytest.raises(UsageError, match=r"mine\.py, line 1"):
-        of_reference(f"{path}:Mine")
+    assert of_file(path, "Second").personal_needs == "lr"
 
 
 def test_what_is_recorded_comes_with_the_personal_models() -> None:

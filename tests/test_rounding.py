@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from pflbench.testing import assert_same, gaps, nudged
+from pflbench.testing import assert_same, nudged
+from pflbench.testing.rounding import gaps
 
 EPS = torch.finfo(torch.float32).eps
 

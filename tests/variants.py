@@ -18,27 +18,34 @@ OPTIONS = {
     "local adam": ("local", {"optimizer": "adam", "epochs": 2, "lr": 0.01}),
     "fedavg steps": ("fedavg", {"steps": 4, "momentum": 0.5}),
     "ifca steps": ("ifca", {"steps": 3, "clusters": 3}),
-    "cafeme reset": ("cafeme", {"optimizer_state": "reset", "extra_gate": False, "disjoint": True}),
-    "cafeme context": ("cafeme", {"context": "personalization", "order": "exact"}),
-    "cafeme labels": ("cafeme", {"context": "personalization", "labels": True, "modulation": "c0"}),
-    "ditto stale": ("ditto", {"anchor": "stale", "optimizer_state": "reset"}),
-    "fedrep-averaged local": ("fedrep-averaged", {"heads": "local", "head_first": 2, **LIVELY}),
-    "fedrep-averaged reset": ("fedrep-averaged", {"optimizer_state": "reset", "base_steps": 2}),
+    "cafeme reset": ("cafeme/variants/cafeme.py:AdamReset", {}),
+    "cafeme context": ("cafeme/variants/cafeme.py:KeptContext", {"order": "exact"}),
+    "cafeme labels": ("cafeme/variants/cafeme.py:Labels", {"modulation": "c0"}),
+    "cafeme text": ("cafeme/variants/cafeme.py:PaperText", {}),
+    "ditto stale": ("cafeme/variants/ditto.py:StaleAnchor", {}),
+    "ditto reset": ("cafeme/variants/ditto.py:AdamReset", {}),
+    "fedrep-averaged local": ("cafeme/variants/fedrep_averaged.py:LocalHeads", {"head_first": 2, **LIVELY}),
+    "fedrep-averaged reset": ("cafeme/variants/fedrep_averaged.py:AdamReset", {"base_steps": 2}),
+    "pfedbayes stateless": ("pfedvem/variants/pfedvem.py:Stateless", {}),
     "per-fedavg personal": ("per-fedavg", {"batch": 7, "personal_epochs": 1}),
     "fedrep-averaged sgd": ("fedrep-averaged", {"optimizer": "sgd", "head_lr": 0.05, "base_lr": 0.05}),
     "local kept": ("local", {"epochs": 3, "momentum": 0.9, "keep_momentum": True}),
     "fedavg adapted": ("fedavg", {**DECAYING, "personal_epochs": 2, "personal_lr": 0.01}),
-    "scaffold released": ("scaffold", {**DECAYING, "clip": 1.0, "server_lr": 0.1}),
+    "scaffold released": (
+        "fedec/variants/released.py:ScaffoldReleased",
+        {**DECAYING, "clip": 1.0, "server_lr": 0.1},
+    ),
     "pfedme adapted": ("pfedme", {"mu": 0.01, "epochwise": True, "adapt": True}),
-    "fedper private": ("fedper", {**DECAYING, "private_init": "server"}),
+    "fedper private": ("fedec/variants/server_start.py:FedPerServer", DECAYING),
     "fedrep features": ("fedrep", {}),
-    "fedrep private": ("fedrep", {**DECAYING, "private_init": "server"}),
-    "lg-fedavg private": ("lg-fedavg", {**DECAYING, "private_init": "server"}),
+    "fedrep private": ("fedec/variants/server_start.py:FedRepServer", DECAYING),
+    "lg-fedavg private": ("fedec/variants/server_start.py:LGFedAvgServer", DECAYING),
     "apfl momentum": ("apfl", DECAYING),
-    "apfl adaptive": ("apfl", {**DECAYING, "adaptive": True, "lr": 0.05}),
-    "fedrep one optimizer": ("fedrep", {**DECAYING, "one_optimizer": True}),
-    "lg-fedavg reverse": ("lg-fedavg", {**DECAYING, "private_layers": 2}),
-    "apfl released": ("apfl", {**DECAYING, "released": True, "private_init": "server"}),
+    "apfl adaptive": ("fedec/variants/baselines.py:AdaptiveAPFL", {**DECAYING, "lr": 0.05}),
+    "fedrep one optimizer": ("fedec/variants/baselines.py:OneOptimizer", DECAYING),
+    "lg-fedavg reverse": ("fedec/variants/baselines.py:FirstShared", {**DECAYING, "private_layers": 2}),
+    "apfl released": ("fedec/variants/released.py:APFLReleased", DECAYING),
+    "apfl server": ("fedec/variants/server_start.py:APFLServer", DECAYING),
     # In so few rounds, with so few clients, the default p and a hardly train, or at a rate of 1.7.
     "l2gd": ("l2gd", {**DECAYING, "p": 0.5, "a": 0.1}),
     # Ten epochs at this rate make rounding visible where a batch of two rows is normalized; FedAvg's do the same.
@@ -54,7 +61,7 @@ OPTIONS = {
         {"epochs": 2, "momentum": 0.5, "weight_decay": 0.01, "share": 0.5},
     ),
     "fedadam momentum": ("fedadam", {**DECAYING, "server_lr": 0.1, "beta1": 0.0}),
-    "fedbabu head": ("fedbabu", {**DECAYING, "train_head": True, "personal_epochs": 1, "batch": 7}),
+    "fedbabu head": ("fedbabu", {**DECAYING, "personal_epochs": 1, "batch": 7}),
     "fedala layers": ("fedala", {**DECAYING, "eta": 0.5, "layers": 2}),
     "fedala share": ("fedala", {"share": 0.6, "start_phase": 12}),
     "per-fedavg-split batch": ("per-fedavg-split", {"epochs": 2, "batch": 6, "personal_epochs": 2}),
@@ -74,85 +81,15 @@ OPTIONS = {
     "fedpac pulled": ("fedpac", {**DECAYING, "lam": 5.0, "head_epochs": 2}),
     "fedfomo half": ("fedfomo", {**DECAYING, "validation": 0.5, "batch": 3}),
 }
-CHANGED = {
-    "per-fedavg exact": ("rule",),
-    "cafeme exact": ("rule",),
-    "fedavg momentum": ("rule",),
-    "ifca shared": ("server", "state"),
-    "fedavg adam": ("rule",),
-    "local adam": ("rule", "state"),
-    "fedavg steps": ("draws",),
-    "ifca steps": ("draws",),
-    "cafeme reset": ("state",),
-    "cafeme context": ("draws",),
-    "cafeme labels": ("draws",),
-    "ditto stale": ("state",),
-    "fedrep-averaged local": ("state",),
-    "fedrep-averaged reset": ("state",),
-    "per-fedavg personal": ("draws",),
-    "fedrep-averaged sgd": ("rule",),
-    "local kept": ("state",),
-    "fedavg adapted": ("draws",),
-    "scaffold released": ("server", "state"),
-    "pfedme adapted": ("draws", "state"),
-    "fedper private": ("state",),
-    "fedrep features": ("rule",),
-    "fedrep private": ("state",),
-    "lg-fedavg private": ("state",),
-    "apfl momentum": ("rule",),
-    "apfl adaptive": ("rule",),
-    "fedrep one optimizer": ("rule",),
-    "lg-fedavg reverse": ("state",),
-    "apfl released": ("state",),
-    "fedec momentum": ("server", "draws"),
-    "fedec l2": ("rule",),
-    "fedec none": ("rule",),
-    "reptile steps": ("draws", "server"),
-    "fo-maml steps": ("draws",),
-    "fo-maml batch": ("draws",),
-    "per-fedavg-split momentum": ("rule",),
-    "fedadam momentum": ("server",),
-    "fedbabu head": ("draws",),
-    "fedala layers": ("state",),
-    "fedala share": ("draws",),
-    "per-fedavg-split batch": ("draws",),
-    "apfl-apart momentum": ("rule",),
-    "ditto epochs": ("draws", "rule"),
-    "pfedme epochs": ("draws", "server"),
-    "per-fedavg-split step": ("draws",),
-    "fedrod momentum": ("rule",),
-    "fedproto pulled": ("rule",),
-    "feddistill mse": ("rule",),
-    "feddbe pulled": ("rule",),
-    "gpfl momentum": ("rule",),
-    "fedcp momentum": ("rule",),
-    "fedamp near": ("rule",),
-    "fedpac pulled": ("rule",),
-    "fedfomo half": ("draws",),
-}
-"""Aspects of the method that each variant changes: the rule of a local step, the minibatches and phases that are drawn,
-the states of clients, the server's step. A name that is missing is checked in full."""
 FEATURES = ("fedrep features", "fedrep private")
 """On a network that has features to train on; by default the head is trained on the minibatches' images here."""
-CHECKED = {
-    "rule": ("vectorized = loop in float32", "it learns"),
-    "draws": ("vectorized = loop with augmentation and dropout", "chunk size changes nothing"),
-    "state": ("vectorized = loop with stragglers", "a seed alone = together with others"),
-    "server": ("vectorized = loop in float32", "vectorized = loop with stragglers", "clients are exchangeable"),
-}
-"""Checks of the contract that look at such an aspect. They train whole runs: the method itself keeps all of them, and a
-variant those of what it changes. All others are made for every variant."""
-COSTLY = frozenset(check for checks in CHECKED.values() for check in checks)
 METHODS = {**{name: (name, {}) for name in names.BUILT_IN["methods"]}, **OPTIONS, "fednova (example)": (EXAMPLE, {})}
 
 
-def concerns(check: str, name: str) -> bool:
-    """True if a check of the contract looks at what a variant changes, or the name is a method's."""
-    return check not in COSTLY or name not in CHANGED or any(check in CHECKED[aspect] for aspect in CHANGED[name])
-
-
+VARIANTS = frozenset(name for name in OPTIONS if name not in names.BUILT_IN["methods"])
+"""Those of METHODS that are another method with other hyperparameters."""
 CAPTURED = (
-    *(name for name in METHODS if name not in CHANGED),
+    *(name for name in METHODS if name not in VARIANTS),
     *("per-fedavg exact", "fedavg momentum", "fedavg adam", "fedavg adapted", "fedavg steps", "cafeme labels"),
     *("scaffold released", "apfl adaptive", "fedrep features", "fedec l2", "ifca shared"),
 )

@@ -13,9 +13,9 @@ def info() -> int:
     """Print versions, devices and folders: paste it into a bug report."""
     import torch
 
+    from pflbench.package import benchmarks
     from pflbench.running import provenance
     from pflbench.running.local import cores
-    from pflbench.suite.load import folder
 
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     found = {
@@ -26,7 +26,7 @@ def info() -> int:
         "cores": cores(),
         "gpus": gpus,
         "data_root": str(data_root()),
-        "suites": str(folder()),
+        "suites": str(benchmarks()),
     }
     console().print(json.dumps(found, indent=2))
     return 0

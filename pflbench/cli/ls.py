@@ -50,7 +50,7 @@ def ls(
         raise UsageError(f"These options choose among runs: `pflbench ls runs`, not {what}.")
     if what == "suites":
         return _suites(every)
-    rows = _models() if what == "models" else _options(what)
+    rows = _options(what)
     width = max((len(name) for name, _ in rows), default=0)
     for name, text in rows:
         console().print(f"{name:<{width}}  {text}")
@@ -142,22 +142,6 @@ def _field(key: str, field: FieldInfo) -> str:
     if field.default is REQUIRED:
         return f"{key} (required{': ' if others else ''}{', '.join(others)})"
     return f"{key}={field.default!r}" + (f" (or {', '.join(others)})" if others else "")
-
-
-def _models() -> list[tuple[str, str]]:
-    import ast
-
-    from pflbench.names import known, source_file, split_reference
-    from pflbench.usercode import syntax
-
-    found = []
-    for name, reference in sorted(known("models").items()):
-        module = syntax(source_file(reference))
-        attribute = split_reference(reference)[1]
-        own = [n for n in module.body if isinstance(n, ast.FunctionDef | ast.ClassDef) and n.name == attribute]
-        docs = (ast.get_docstring(node) for node in (*own, module))  # the module's, where it is made in another way
-        found.append((name, next(filter(None, docs), "").partition("\n")[0]))
-    return found
 
 
 @asking(("suites", "rounds", "precision"))

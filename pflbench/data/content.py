@@ -1,35 +1,25 @@
 """Hash of the content that a user-supplied dataset or partition reads or makes, or a built-in one reads of user files.
 
-Where it lies on this machine is no part of it.
+The path on this machine is no part of it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import itertools
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import IO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pflbench.data.partition import Dealer, Partition, Rows
 from pflbench.data.prepared import prepared
-from pflbench.data.published import Published
-from pflbench.data.root import cache_folder, read_json, write_json
 from pflbench.data.source import Dataset, Source
 from pflbench.errors import DataMissing, PflbenchError
 from pflbench.spec import Named
-
-_LARGE = 1 << 20
-"""Bytes from which a file's hash is kept for other processes."""
-_MANY = 500
-"""Files from which the hash of all of them is kept likewise."""
 
 
 def has_content(made: object, named: Named) -> bool:
@@ -65,7 +55,7 @@ def of_partition(
     whole = source()
     if isinstance(partition, Dealer):
         hands = partition.deal(whole.labels, whole.kind, whole.test, clients, seed)
-        dealt = list(itertools.chain.from_iterable(hands))
+        dealt = [rows for hand in hands for rows in hand]
     else:
         dealt = partition(*whole.training, clients, seed)
     return _digest(part for rows in dealt for part in (f"{len(rows)} ".encode(), _ints(rows)))
@@ -85,49 +75,6 @@ def check_files(reader: Dataset | Partition | Dealer, root: Path) -> None:
         raise DataMissing(str(error)) from error
     except (Exception, SystemExit) as error:  # user-supplied code
         raise DataMissing(f"Its `files` fails: {type(error).__name__}: {error}") from error
-
-
-class Content(NamedTuple):
-    """Content of a dataset or partition: its hash, and its files by name and path; None if it declares none."""
-
-    content: str | None
-    files: list[list[str]] | None
-
-
-def files_of(reader: Dataset | Partition | Dealer, root: Path) -> list[list[str]] | None:
-    """The files that a dataset or partition declares, as `Content` has them. Raises as `of_dataset`."""
-    declared = getattr(reader, "files", None)
-    if declared is None:
-        return None
-    return [[name, str(path.absolute())] for name, path in sorted(_named_files(declared, root.absolute()))]
-
-
-def keep_content(key: str, found: Mapping[str, Content]) -> None:
-    """Keep hashes for commands that import no user-supplied code; see `kept_content`.
-
-    `key`: the code, its options, and the folder that it reads; `found`: by "dataset" and "partition".
-    """
-    path, kept = _content_file(key), {which: [*one] for which, one in found.items()}
-    if kept and read_json(path) != kept:
-        with contextlib.suppress(OSError):  # then stored runs have the hashes
-            write_json(path, kept)
-
-
-def kept_content(key: str) -> dict[str, str | None]:
-    """Hashes of the content that was read last, by "dataset" and "partition": of declared files as they are now.
-
-    A missing file leaves its dataset or partition out; one that declares no files has the hash of then.
-    """
-    found: dict[str, str | None] = {}
-    kept = read_json(_content_file(key))
-    for which, (content, files) in kept.items() if isinstance(kept, dict) else ():
-        with contextlib.suppress(OSError, DataMissing):
-            found[which] = _of_named([(name, Path(path)) for name, path in files]) if files else content
-    return found
-
-
-def _content_file(key: str) -> Path:
-    return cache_folder() / "read" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
 
 
 def pool(dataset: Dataset, root: Path, seed: int) -> Source:
@@ -151,65 +98,52 @@ def _of_files(declared: Callable[[Path], Iterable[str | Path]], root: Path) -> s
 
 
 def _of_named(files: Sequence[tuple[str, Path]]) -> str | None:
-    """16 hex digits for the names and bytes of files; None if there are none. Of many they are `prepared`."""
+    """16 hex digits for the names and bytes of files; None if there are none. They are `prepared`."""
 
     def hashed() -> tuple[npt.NDArray[np.str_]]:
-        return (np.array(_digest(f"{name}\0{of_file(path)}\n".encode() for name, path in files)),)
+        return (np.array(_digest(f"{name}\0{_sha256(path)}\n".encode() for name, path in files)),)
 
-    if len(files) < _MANY:
-        return str(*hashed()) if files else None
     names = " ".join(json.dumps(name) for name, _ in files)
-    return str(*prepared(f"content of files: 1 {names}", [path for _, path in files], hashed))
+    return str(*prepared(f"content of files: 1 {names}", [path for _, path in files], hashed)) if files else None
 
 
 def _named_files(declared: Callable[[Path], Iterable[str | Path]], root: Path) -> set[tuple[str, Path]]:
-    """Files that `files` declares, by name, folders with all their files: below the data root, else below the folder.
+    """Files that `files` declares, folders with all their files, and their names relative to one of three folders.
 
-    Names count because some datasets keep labels in them. What an option of the object names is seen from there, as
-    where it lies is no part of it; nor is where a published dataset's `folders` lie.
+    It is the folder that an option names, or that holds the file that it names; else the data root; else the declared
+    folder, or the one that holds the file. Names count because some datasets have labels in them.
     """
     reader = getattr(declared, "__self__", None)
-    folders = [*_option_folders(reader), *(reader.folders(root) if isinstance(reader, Published) else ())]
-    found: set[tuple[str, Path]] = set()
-    for path in (root / path for path in declared(root)):
-        files = list(_below(path)) if path.is_dir() else [path]
-        if not all(file.is_file() for file in files or [path]):
-            raise DataMissing(f"There is no file {'in ' if path.is_dir() else ''}{str(path)!r}.")
-        above = root if path.is_relative_to(root) else path if path.is_dir() else path.parent
-        above = next((folder for folder in folders if path.is_relative_to(folder)), above)
-        found.update((file.relative_to(above).as_posix(), file) for file in files)
-    return found
-
-
-def _option_folders(reader: object) -> list[Path]:
-    """The folders that a dataset's or partition's options name, or that hold the files that they name."""
     options = [getattr(reader, one.name) for one in fields(reader)] if is_dataclass(reader) else []
-    return [path if path.is_dir() else path.parent for path in options if isinstance(path, Path)]
+    named = [path if path.is_dir() else path.parent for path in options if isinstance(path, Path)]
+    files: set[tuple[str, Path]] = set()
+    for path in (root / path for path in declared(root)):
+        several = files_below(path) if path.is_dir() else [path]
+        if not all(file.is_file() for file in several or [path]):
+            raise DataMissing(f"{str(path)!r} is missing.")
+        above = [*named, root, path if path.is_dir() else path.parent]
+        base = next(folder for folder in above if path.is_relative_to(folder))
+        files.update((file.relative_to(base).as_posix(), file) for file in several)
+    return files
 
 
-def _below(folder: Path) -> Iterator[Path]:
-    """Every file below a folder, also behind links to other folders, but for those that lead back up."""
-    above = {folder.absolute(): {folder.resolve()}}
-    for here, folders, names in os.walk(folder.absolute(), followlinks=True):
-        passed = above.pop(Path(here))
-        deeper = {name: (Path(here) / name).resolve() for name in folders}
+def files_below(folder: Path) -> list[Path]:
+    """Files below a folder but hidden ones, also behind links to other folders; links that lead back up are ignored."""
+    files = []
+    above = {folder: {folder.resolve()}}
+    for name, folders, names in os.walk(folder, followlinks=True):
+        parent = Path(name)
+        passed = above.pop(parent)
+        deeper = {name: (parent / name).resolve() for name in folders if not name.startswith(".")}
         folders[:] = [name for name, real in deeper.items() if real not in passed]
-        above.update({Path(here) / name: passed | {deeper[name]} for name in folders})
-        yield from (Path(here) / name for name in names)
+        above.update({parent / name: passed | {deeper[name]} for name in folders})
+        files += [parent / name for name in names if not name.startswith(".")]
+    return files
 
 
-def of_file(path: Path) -> str:
-    """The SHA-256 of a file's bytes. That of a large one is `prepared`."""
-
-    def hashed() -> tuple[npt.NDArray[np.str_]]:
-        with path.open("rb") as file:
-            return (np.array(_sha256(file)),)
-
-    return str(*(prepared("SHA-256: 1", [path], hashed) if path.stat().st_size >= _LARGE else hashed()))
-
-
-def _sha256(file: IO[bytes]) -> str:
+def _sha256(path: Path) -> str:
     digest = hashlib.sha256()
-    while block := file.read(_LARGE):
-        digest.update(block)
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
     return digest.hexdigest()

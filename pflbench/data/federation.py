@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -53,10 +52,10 @@ class Federation:
     @property
     def shared(self) -> int:
         """Number of rows that several clients hold, be it to adapt on or to be scored on; shared test rows aside."""
-        held = np.concatenate(
-            [np.setdiff1d(np.union1d(*mine), self.test) for mine in zip(self.support, self.query, strict=True)]
+        owned = np.concatenate(
+            [np.setdiff1d(np.union1d(*pair), self.test) for pair in zip(self.support, self.query, strict=True)]
         )
-        return int((np.unique(held, return_counts=True)[1] > 1).sum())
+        return int((np.unique(owned, return_counts=True)[1] > 1).sum())
 
 
 def build(
@@ -98,18 +97,17 @@ def build(
     if not 0 <= validation < 1:
         raise UsageError(f"validation must lie between 0 (none) and 1, not {validation}.")
     training = split_clients(clients, training_clients, seed)
-    drawn = partial(rng.stream, seed)
     test = np.arange(len(source.labels) - source.test, len(source.labels), dtype=np.int64)
     if query == "partition":
-        parts = _deal(source, partition, clients, seed, drawn)
+        parts = _deal(source, partition, clients, seed)
     else:
-        held = _divide(source, partition, clients, seed)
+        owned = _divide(source, partition, clients, seed)
         if query == "test-split":
-            parts = _split_by_type(held, source.labels if source.kind is None else source.kind, test, drawn)
+            parts = _split_by_type(owned, source.labels if source.kind is None else source.kind, test, seed)
         else:
-            parts = [_split_rows(rows, query, drawn, client) for client, rows in enumerate(held)]
+            parts = [_split_rows(rows, query, seed, client) for client, rows in enumerate(owned)]
     if validation:
-        parts = [_hold_out(support, validation, drawn, client) for client, (support, _) in enumerate(parts)]
+        parts = [_hold_out(support, validation, seed, client) for client, (support, _) in enumerate(parts)]
         test = np.concatenate([scored for _, scored in parts])
     return Federation(
         x=source.images,
@@ -123,10 +121,6 @@ def build(
         test=test,
         normalization=source.normalization,
     )
-
-
-_Drawn = Callable[[str, int], np.random.Generator]
-"""Stream of a client by this name."""
 
 
 def split_clients(clients: int, training_clients: int, seed: int) -> npt.NDArray[np.bool_]:
@@ -147,16 +141,16 @@ def _divide(source: Source, partition: Partition | Dealer, clients: int, seed: i
             f"{type(partition).__name__} says itself which rows a client is scored on, and nothing else: "
             'write query = "partition".'
         )
-    held = partition(*source.training, clients, seed)
-    several = isinstance(held, Sequence | np.ndarray)
-    if not several or not all(isinstance(rows, np.ndarray) and rows.ndim == 1 for rows in held):
-        what = f"a {type(held).__name__}" + (f" of {type(held[0]).__name__}" if several and len(held) else "")
+    owned = partition(*source.training, clients, seed)
+    several = isinstance(owned, Sequence | np.ndarray)
+    if not several or not all(isinstance(rows, np.ndarray) and rows.ndim == 1 for rows in owned):
+        what = f"a {type(owned).__name__}" + (f" of {type(owned[0]).__name__}" if several and len(owned) else "")
         raise UsageError(f"The partition must return a list of one int64 array of row numbers per client, not {what}.")
-    _check([(rows,) for rows in held], clients, {"rows": len(source.labels) - source.test}, shares=False)
-    return held
+    _check([(rows,) for rows in owned], clients, {"rows": len(source.labels) - source.test}, shares=False)
+    return owned
 
 
-def _deal(source: Source, partition: Partition | Dealer, clients: int, seed: int, drawn: _Drawn) -> list[Hand]:
+def _deal(source: Source, partition: Partition | Dealer, clients: int, seed: int) -> list[Hand]:
     if not isinstance(partition, Dealer):
         raise UsageError(
             'query = "partition" needs a partition that says which rows a client is scored on, such as class-shards or '
@@ -168,12 +162,12 @@ def _deal(source: Source, partition: Partition | Dealer, clients: int, seed: int
     if getattr(partition, "ordered", False):
         return hands
     return [
-        (support[drawn("query", client).permutation(len(support))], scored)
+        (support[rng.stream(seed, "query", client).permutation(len(support))], scored)
         for client, (support, scored) in enumerate(hands)
     ]
 
 
-def _split_rows(rows: Rows, query: float, drawn: _Drawn, client: int) -> tuple[Rows, Rows]:
+def _split_rows(rows: Rows, query: float, seed: int, client: int) -> tuple[Rows, Rows]:
     scored = int(query * len(rows))
     if not 0 < scored < len(rows):
         lacking = "query" if scored == 0 else "support"
@@ -181,21 +175,21 @@ def _split_rows(rows: Rows, query: float, drawn: _Drawn, client: int) -> tuple[R
             f"Client {client} holds {len(rows)} rows, so query = {query} leaves it without a {lacking} row. "
             "Use fewer clients, another query share, or a partition with a larger minimum."
         )
-    order = rows[drawn("query", client).permutation(len(rows))]
+    order = rows[rng.stream(seed, "query", client).permutation(len(rows))]
     return order[scored:], order[:scored]
 
 
-def _split_by_type(held: list[Rows], types: Rows, test: Rows, drawn: _Drawn) -> list[tuple[Rows, Rows]]:
+def _split_by_type(owned: list[Rows], types: Rows, test: Rows, seed: int) -> list[tuple[Rows, Rows]]:
     parts = []
-    for client, rows in enumerate(held):
+    for client, rows in enumerate(owned):
         scored = test[np.isin(types[test], types[rows])]
         if not len(scored):
             raise UsageError(f"Client {client} holds {len(rows)} rows, and the test split has none of their types.")
-        parts.append((rows[drawn("query", client).permutation(len(rows))], scored))
+        parts.append((rows[rng.stream(seed, "query", client).permutation(len(rows))], scored))
     return parts
 
 
-def _hold_out(support: Rows, validation: float, drawn: _Drawn, client: int) -> tuple[Rows, Rows]:
+def _hold_out(support: Rows, validation: float, seed: int, client: int) -> tuple[Rows, Rows]:
     # The rest keeps its order.
     scored = max(1, round(validation * len(support)))
     if scored >= len(support):
@@ -203,7 +197,7 @@ def _hold_out(support: Rows, validation: float, drawn: _Drawn, client: int) -> t
             f"Client {client} has {len(support)} support rows, so validation = {validation} leaves it without one. "
             "Use fewer clients, a smaller share, or a partition with larger clients."
         )
-    chosen = drawn("validation", client).permutation(len(support))[:scored]
+    chosen = rng.stream(seed, "validation", client).permutation(len(support))[:scored]
     return np.delete(support, chosen), support[chosen]
 
 
@@ -211,16 +205,16 @@ def _check(hands: Sequence[Sequence[Rows]], clients: int, most: Mapping[str, int
     """Check the promises of every partition. `most`: each client's share, and of how many rows."""
     if len(hands) != clients:
         raise UsageError(f"The partition made {len(hands)} clients instead of {clients}.")
-    held = []
+    owned = []
     for client, hand in enumerate(hands):
-        for (what, rows), found in zip(most.items(), hand, strict=True):
-            if not len(found) and len(hand) > 1:
+        for (what, rows), part in zip(most.items(), hand, strict=True):
+            if not len(part) and len(hand) > 1:
                 raise UsageError(f"The partition leaves client {client} without a {what[:-1]}.")
-            if not np.issubdtype(found.dtype, np.integer) or found.min(initial=0) < 0 or found.max(initial=0) >= rows:
+            if not np.issubdtype(part.dtype, np.integer) or part.min(initial=0) < 0 or part.max(initial=0) >= rows:
                 raise UsageError(f"The partition's {what} of client {client} are not integers in 0..{rows - 1}.")
-        held.append(np.concatenate(hand))
-        if len(np.unique(held[-1])) != len(held[-1]):
+        owned.append(np.concatenate(hand))
+        if len(np.unique(owned[-1])) != len(owned[-1]):
             raise UsageError(f"The partition gives client {client} a row twice.")
-    every = np.concatenate(held)
+    every = np.concatenate(owned)
     if not shares and len(np.unique(every)) != len(every):
         raise UsageError("The partition gives a row to two clients.")

@@ -1,9 +1,9 @@
-"""Datasets: options that load into a `Source`, and the checks that dataset files share."""
+"""Datasets: options that load into a `Source`."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -11,14 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.errors import PflbenchError, UsageError
+from pflbench.errors import UsageError
 
 if TYPE_CHECKING:
     import torch
-
-
-class UnofficialFile(UserWarning):
-    """A dataset file differs from the one that its publisher distributes; it is read all the same."""
 
 
 class Normalization(NamedTuple):
@@ -130,49 +126,24 @@ def content_hash(images: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64]) -
     return digest.hexdigest()[:16]
 
 
-def read_bytes(path: Path, size: int) -> npt.NDArray[np.uint8]:
-    """A file as a writable uint8 ["size"] array. Raises `PflbenchError` if it cannot be read or has another size."""
-    try:
-        data = np.fromfile(path, dtype=np.uint8)
-    except OSError as error:
-        raise PflbenchError(f"Cannot read {path}: {error.strerror or error}.") from error
-    if len(data) != size:
-        raise PflbenchError(f"{path} has {len(data):,} bytes instead of {size:,}: delete it and fetch it again.")
-    return data
-
-
-def check_labels(path: Path, labels: npt.NDArray[np.int64], classes: int) -> None:
-    """Raise `PflbenchError` naming `path` unless all labels lie in [0, classes)."""
-    if len(labels) and not (0 <= labels.min() and labels.max() < classes):
-        raise PflbenchError(f"{path} holds labels outside 0..{classes - 1}: it is not what its name says.")
-
-
 def check_source(source: Source, dataset: Dataset, name: str) -> None:
     """Raise `UsageError` unless what a user's dataset loaded is what `Source` and the dataset itself say."""
-    for right, problem in _looked_at(source, dataset):
-        if not right:
-            raise UsageError(f"load() of the dataset {name} must return {problem}.")
-
-
-def _looked_at(source: Source, dataset: Dataset) -> Iterator[tuple[bool, str]]:
-    """Each thing that must hold, whether it does, and what to say if not; later ones need the earlier ones."""
-    yield isinstance(source, Source), f"a pflbench.data.source.Source, not {type(source).__name__}"
-    images, labels, shape = source.images, source.labels, tuple(dataset.shape)
-    plain = str(getattr(images, "dtype", "no tensor")) == "torch.uint8"
-    yield plain, f"images as a uint8 tensor of values from 0 to 255, not {_kind(images)}"
-    yield tuple(images.shape[1:]) == shape, f"images of its `shape` {shape}, not {tuple(images.shape[1:])}"
-    for what, values in {"labels": labels, "kind": source.kind}.items():
-        if values is not None or what == "labels":
-            right = isinstance(values, np.ndarray) and values.dtype == np.int64 and values.shape == (len(images),)
-            yield right, f"{what} as an int64 numpy array, one for each of {len(images)} images, not {_kind(values)}"
-    classes = dataset.classes
-    yield source.classes == classes, f"its `classes`, {classes}, not {source.classes}"
-    inside = not len(labels) or (labels.min() >= 0 and labels.max() < classes)
-    yield bool(inside), f"labels from 0 to {classes - 1}, not from {min(labels, default=0)} to {max(labels, default=0)}"
-    yield 0 <= source.test <= len(images), f"`test` as a number of its {len(images)} rows, not {source.test}"
-
-
-def _kind(value: object) -> str:
-    """Description of an array in a few words."""
-    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
-    return f"{type(value).__name__} of {dtype}, {tuple(shape)}" if shape is not None else type(value).__name__
+    if not isinstance(source, Source):
+        raise UsageError(f"load() of the dataset {name} must return a pflbench.data.source.Source, not {source!r:.80}.")
+    images, labels, shape, classes = source.images, source.labels, tuple(dataset.shape), dataset.classes
+    rows = tuple(getattr(images, "shape", ()))[:1]
+    kinds = [labels] if source.kind is None else [labels, source.kind]
+    rules = {
+        f"images as a uint8 tensor [rows, *{shape}]": str(getattr(images, "dtype", "")) == "torch.uint8"
+        and images.shape[1:] == shape,
+        f"labels and kind as int64 numpy arrays of shape {rows}": all(
+            isinstance(one, np.ndarray) and one.dtype == np.int64 and one.shape == rows for one in kinds
+        ),
+    }
+    if all(rules.values()):
+        rules[f"its {classes} classes, and labels from 0 to {classes - 1}"] = (
+            source.classes == classes and 0 <= labels.min(initial=0) and labels.max(initial=0) < classes
+        )
+        rules[f"`test` as a number of its {len(images)} rows"] = 0 <= source.test <= len(images)
+    if wrong := [rule for rule, holds in rules.items() if not holds]:
+        raise UsageError(f"load() of the dataset {name} must return {wrong[0]}.")

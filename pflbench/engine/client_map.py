@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -18,11 +18,14 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from pflbench import noise
-from pflbench.engine import host, memory, stack
+from pflbench.engine import host, stack
 from pflbench.engine.batches import Drawn
 from pflbench.engine.capture import Graphs
 from pflbench.engine.objective import LoopObjective, StackedObjective, Task
 from pflbench.methods.base import Batch, Batches, Round
+
+if TYPE_CHECKING:
+    from pflbench.engine.run import Run
 
 Execution = Literal["loop", "vectorized"]
 Tree = Any
@@ -34,6 +37,49 @@ Owner = tuple[int, int]
 """The index of a run in the group, and one of its clients."""
 PORTION = 8
 """Clients per core whose states are in memory at a time, in a loop."""
+AGAIN = 50
+"""After so many maps the slower number of lanes is tried again, as other programs on the machine come and go."""
+_OUT_OF_MEMORY = (
+    *("can't allocate memory", "could not create a primitive", "bad_alloc", "can't start new thread"),
+    *("CUDA error: out of memory", "_STATUS_ALLOC_FAILED"),
+)
+"""Messages of PyTorch, oneDNN, C++ and Python when a CPU's memory runs out; of CUDA, cuBLAS and cuDNN about memory
+that they take past PyTorch's allocator (pytorch#128601)."""
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """True if an error says that memory ran out, on a device or on the host."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
+
+
+@dataclass
+class LanePace:
+    """Seconds per image, with one client at a time and with several.
+
+    Threads share one interpreter: a convolutional network's step leaves it free, a small step is mostly Python, and
+    then several threads are slower than one.
+    """
+
+    maps: int = 0
+    latest: dict[int, float] = field(default_factory=dict)
+
+    def choose(self, most: int) -> int:
+        """1 or `most` clients at a time: an untried one first, then the faster one."""
+        self.maps += 1
+        if most <= 1:
+            return 1
+        for lanes in (1, most):
+            if lanes not in self.latest:
+                return lanes
+        best, other = sorted((1, most), key=self.latest.__getitem__)
+        return best if self.maps % AGAIN else other
+
+    def note(self, lanes: int, rows: int, seconds: float) -> None:
+        """Note that so many images took so many seconds. Only the last measurement counts."""
+        if rows:
+            self.latest[lanes] = seconds / rows
 
 
 @dataclass(frozen=True)
@@ -111,16 +157,16 @@ def one_lane() -> int:
 class ClientMap:
     """Maps a function over the clients of all runs of a group in one flat axis.
 
-    `chunk`: at most so many clients in a stack (None: as many as `room` allows), and at most `most_padding` times the
-    rows that they have; both change memory and speed, and numbers by rounding only. `lanes`: how many clients a loop
-    may train at a time, each on one thread; asked anew for every map. `graphs`: records of repeated stacks.
+    `chunk`: at most so many clients in a stack (None: all), and at most `most_padding` times the rows that they have;
+    both change memory and speed, and numbers by rounding only. Stacks that memory does not suffice for are halved.
+    `lanes`: how many clients a loop may train at a time, each on one thread; asked for every map. `graphs`: records of
+    repeated stacks.
     """
 
     data: Data
     execution: Execution = "loop"
     chunk: int | None = None
     most_padding: float = stack.MOST_PADDING
-    room: memory.Room = field(default_factory=memory.Room)
     lanes: Callable[[], int] = one_lane
     graphs: Graphs = field(default_factory=lambda: Graphs(enabled=False))
     timely: set[Hashable] = field(default_factory=set, init=False)
@@ -131,16 +177,23 @@ class ClientMap:
     padded_rows: int = field(default=0, init=False)
     seconds: float = field(default=0.0, init=False)
     """Spent in here so far: training and scoring clients (on a GPU, handing it their work)."""
-    _paces: dict[Hashable, memory.LanePace] = field(default_factory=dict, init=False)
+    _paces: dict[Hashable, LanePace] = field(default_factory=dict, init=False)
+    _most: dict[Hashable, int] = field(default_factory=dict, init=False)
+    """Clients in a stack of a kind of work of which a larger one did not fit."""
 
     @property
     def padding(self) -> float:
         """Rows computed over rows asked for, so far."""
         return self.padded_rows / self.real_rows if self.real_rows else 1.0
 
-    def portions(self, owners: Sequence[Owner], frugal: bool = False) -> Iterator[Sequence[Owner]]:
-        """Clients in portions: looped ones `PORTION` per core, or one (`frugal`); stacked ones all at a time."""
-        size = (1 if frugal else PORTION) * self.lanes()
+    def keys(self, runs: Mapping[int, Run], owners: Sequence[Owner], *moment: str | int) -> Tensor:
+        """A random key of each client for its local update or scoring of this name, int64 ["clients"]."""
+        keys = [noise.key(runs[index].spec.seed, client, *moment) for index, client in owners]
+        return self.data.upload(np.array(keys, np.int64))
+
+    def portions(self, owners: Sequence[Owner]) -> Iterator[Sequence[Owner]]:
+        """Clients in portions: looped ones `PORTION` per core, stacked ones all at a time."""
+        size = PORTION * self.lanes()
         if self.execution == "vectorized":
             size = max(1, len(owners))
         return (owners[i : i + size] for i in range(0, len(owners), size))
@@ -154,7 +207,7 @@ class ClientMap:
         try:
             return fn()
         except Exception as error:
-            if not (memory.out_of_memory(error) and self.graphs.holding):
+            if not (out_of_memory(error) and self.graphs.holding):
                 raise
         self.graphs.clear()  # out here, where no error holds on to what it had allocated
         return fn()
@@ -167,13 +220,18 @@ class ClientMap:
 
         Raises:
             torch.OutOfMemoryError: Not even one client fits (on a CPU: PyTorch's RuntimeError).
+            ValueError: A minibatch has fewer rows than the network takes.
         """
-        started = time.perf_counter()
+        started, least = time.perf_counter(), self.data.task.network.least
+        if least > 1 and any(rows.shape[-1] < least for item in items for drawn in item.taken for rows in drawn):
+            raise ValueError(  # as torch says it, where no mask hides it
+                "Expected more than 1 value per channel when training, and a minibatch has 1 row: write tail = 'drop', "
+                "or another batch size."
+            )
         try:
             with torch.no_grad():
                 if self.execution == "loop":
                     return self._loop(fn, shared, items, key)
-                self.room.begin(key)
                 return self._stacks(fn, shared, items, key)
         finally:
             self.seconds += time.perf_counter() - started
@@ -185,7 +243,7 @@ class ClientMap:
             with torch.no_grad():  # which is a thread's own
                 return fn(f, shared[item.index], item.own, *taken), f.gradient_calls
 
-        pace = self._paces.setdefault(key, memory.LanePace())
+        pace = self._paces.setdefault(key, LanePace())
         lanes = pace.choose(min(self.lanes(), len(items)))
         started = time.perf_counter()
         if lanes == 1:
@@ -209,31 +267,31 @@ class ClientMap:
         shapes = [item.shapes for item in items]
         waiting = list(range(len(items)))
         while waiting:
-            most = self.room.most(key)
-            for chunk in stack.chunked([shapes[i] for i in waiting], min(most, self.chunk or most), self.most_padding):
+            most = self._most.get(key, self.chunk)
+            for chunk in stack.chunked([shapes[i] for i in waiting], most, self.most_padding):
                 chosen = [waiting[i] for i in chunk.members]
                 made = self._if_it_fits(fn, shared, [items[i] for i in chosen], key)
                 if made is None:  # out here, where no error holds on to what the stack had allocated
+                    self._most[key] = max(1, len(chosen) // 2)
                     self.graphs.clear()
-                    self.room.halve(key, len(chosen))
-                    break
+                    if self.data.device.type == "cuda":
+                        torch.cuda.empty_cache()
+                    if len(chosen) > 1:
+                        break
+                    made = self._one_stack(fn, shared, [items[chosen[0]]], None)  # beside no graph
                 for i, result in zip(chosen, made, strict=True):
                     results[i] = result
                 self.real_rows += chunk.real_rows
                 self.padded_rows += chunk.padded_rows
-                self.room.begin(key)  # what is done fills the room, too
-                if self.room.most(key) != most:
-                    break
             waiting = [i for i in waiting if results[i] is None]
         return results
 
     def _if_it_fits(self, fn: ClientFunction, shared: Shared, items: list[Item], key: Hashable) -> list[Tree] | None:
         """Results of one stack; None if memory does not suffice for its clients beside the graphs held."""
         try:
-            with self.room.measured(key, len(items)):
-                return self._one_stack(fn, shared, items, key)
+            return self._one_stack(fn, shared, items, key)
         except Exception as error:
-            if not memory.out_of_memory(error) or (len(items) == 1 and not self.graphs.holding):
+            if not out_of_memory(error) or (len(items) == 1 and not self.graphs.holding):
                 raise
         return None
 

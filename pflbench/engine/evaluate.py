@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,10 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pflbench import noise
-from pflbench.engine import host, returned
+from pflbench.engine import host
 from pflbench.engine.batches import Drawn, pieces, query_batches
-from pflbench.engine.client_map import ClientMap, Item, Owner, Watched, keyed
+from pflbench.engine.client_map import ClientFunction, ClientMap, Item, Owner, Watched, keyed
+from pflbench.engine.forms import draws as drawn_by
+from pflbench.engine.forms import models
+from pflbench.engine.objective import LoopObjective
 from pflbench.engine.run import Run
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batch, Batches, Draw, Method, Objective, keep
@@ -25,7 +27,6 @@ from pflbench.typing import Params
 from pflbench.vector import replace
 
 Tree = Any
-AnyMethod = Method[Any, Any, Any]
 Left = Mapping[Owner, tuple[Tree, Tree]]
 Scored = Iterator[tuple[int, list[Score]]]
 """Scores of runs, each with the run's index in its group; a run may come several times."""
@@ -70,7 +71,7 @@ def score(f: Objective, w: Params, query: Batches) -> Hits:
 
 
 def curve(
-    method: AnyMethod, scoring: Scoring, f: Objective, server: Tree, *taken: Batches
+    method: Method, scoring: Scoring, f: LoopObjective, server: Tree, *taken: Batches
 ) -> tuple[Hits, Params, Params]:
     """The deployed model's score and, with a fine-tuning protocol, the score after each update; then both models.
 
@@ -78,7 +79,7 @@ def curve(
     Entry t is taken after t updates; update t uses the rate lr · decay^(t // every) (CAFeMe, authors' code).
     """
     support, tuning, query = taken
-    w = deployed = returned.model(method.deploy(f, server, support), "deploy()")
+    w = deployed = _deploy(method, f, server, support)
     points = [score(f, w, seen(method, query, support[0] if support else None))]
     for t, b in enumerate(tuning):
         assert scoring.finetune is not None
@@ -88,7 +89,7 @@ def curve(
     return Hits(*[torch.stack(values) for values in zip(*points, strict=True)]), deployed, w
 
 
-def seen(method: AnyMethod, query: Batches, last: Batch | None) -> Batches:
+def seen(method: Method, query: Batches, last: Batch | None) -> Batches:
     """The query as a model is given it that was fine-tuned on `last` (see `Method.predicting`)."""
     return tuple(method.predicting(b, last) for b in query)
 
@@ -101,8 +102,17 @@ def tuned(f: Objective, w: Params, b: Batch, lr: float, part: str | None) -> Par
     return replace(w, where, sgd(w[where], f.grad(w, b, wrt=part), lr=lr))
 
 
+def _deploy(method: Method, f: LoopObjective, server: Tree, support: Batches) -> Params:
+    return models(method, "deploy", method.deploy(f, server, support), f.network.layout.size)["personalized"]
+
+
+def before_aggregation(method: Method, scoring: Scoring) -> bool:
+    """True if personalized models are scored as training leaves them, before the server aggregates."""
+    return "personalized" in scoring.stages and scoring.moment == "before-aggregation" and of_class(type(method)).local
+
+
 def evaluate(
-    method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int, kept: Kept | None = None
+    method: Method, runs: Mapping[int, Run], clients: ClientMap, round: int, kept: Kept | None = None
 ) -> Scored:
     """Score runs of a group after so many rounds; `kept` takes the models.
 
@@ -111,34 +121,30 @@ def evaluate(
     if not runs:
         return
     scoring = next(iter(runs.values())).spec.scoring
-    if "finetuned" in scoring.stages or ("global" in scoring.stages and scoring.global_on == "clients"):
-        everybody = _scored(runs)
-        for owners in clients.portions(everybody) if kept else [everybody]:  # so many that memory holds their models
+    stages, everyone = set(scoring.stages), [(index, client) for index, run in runs.items() for client in run.scored]
+    if _deploys_to_clients(method, scoring, bool(kept)):
+        for owners in clients.portions(everyone) if kept else [everyone]:  # so many that memory holds their models
             yield from _deployed(method, runs, clients, round, owners, kept)
-    if "global" in scoring.stages and scoring.global_on == "test-set":
+    if "global" in stages and scoring.global_on == "test-set":
         yield from _on_test_rows(method, runs, clients, round, kept)
-    if "personalized" in scoring.stages and not before_aggregation(method, scoring):
-        for owners in clients.portions(_scored(runs)):
+    if "personalized" in stages and not before_aggregation(method, scoring):
+        for owners in clients.portions(everyone):
             left = {(index, client): (runs[index].state(client), None) for index, client in owners}
             yield from personal(method, runs, clients, round, left, kept)
     if leaves_models(scoring):
         yield from _left_behind(runs, clients, round, kept)
-    if kept and not {"global", "finetuned"} & set(scoring.stages):
-        _keep_deployed(method, runs, clients, kept)
 
 
-def _scored(runs: Mapping[int, Run]) -> list[Owner]:
-    """Run and client of all that are scored."""
-    return [(index, client) for index, run in runs.items() for client in run.scored]
-
-
-def before_aggregation(method: AnyMethod, scoring: Scoring) -> bool:
-    """True if personalized models are scored as training leaves them, before the server aggregates."""
-    return "personalized" in scoring.stages and scoring.moment == "before-aggregation" and method.personal == "local"
+def _deploys_to_clients(method: Method, scoring: Scoring, kept: bool) -> bool:
+    """True if clients get the global model: to be scored or fine-tuned, or to be kept though nothing scores it."""
+    stages = set(scoring.stages)
+    if "finetuned" in stages or ("global" in stages and scoring.global_on == "clients"):
+        return True
+    return kept and "global" not in stages and of_class(type(method)).global_model == "trained"
 
 
 def personal(
-    method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int, left: Left, kept: Kept | None = None
+    method: Method, runs: Mapping[int, Run], clients: ClientMap, round: int, left: Left, kept: Kept | None = None
 ) -> Scored:
     """Score the personal models of these clients, by (run, client): on their query rows, at each of their stages.
 
@@ -151,58 +157,52 @@ def personal(
     fresh = all(sent is None for _, sent in left.values())
     if fresh and not (stages := of_class(type(method))).adapts(vars(method)):
         raise UsageError(f"{type(method).__name__} has no personal models without {stages.personal_needs}.")
-    items = _adapting(returned.draws(method.personal_draws(), "personal_draws"), runs, clients, round, left)
+    draws = drawn_by(method, "personal_draws", method.personal_draws()) if fresh else ()
+    items, keys = [], clients.keys(runs, [*left], "personalize", round)
+    for ((index, client), (state, sent)), key in zip(left.items(), keys, strict=True):
+        run = runs[index]
+        drawn, _ = run.streams[client].draw(draws, 0, "personalize", round)
+        support = pieces(run.federation.support[client]) if run.spec.scoring.features else []
+        items.append(
+            Item(index, (state, () if sent is None else sent, key), (*drawn, _query(run, clients, client), support))
+        )
 
-    def models(f: Objective, server: Tree, own: Tree, *taken: Batches) -> Tree:
-        (state, sent, key), (*adapting, query, seen) = own, taken
-        now = Watched(round - 1, key, asked)
-        fed = keyed(adapting, key, clients.data.task)
-        if fresh:
-            made = returned.models(method.personalize(f, server, state, *fed, round=now), "personalize()")
-        else:
-            made = returned.models(method.local_model(sent, state), "local_model()")
-        tallies = {stage: score(f, w, query) for stage, w in made.items()}
-        return tallies, _means(f, made["personalized"], seen), made if kept else {}
+    def made(f: Objective, server: Tree, own: Tree, *taken: Batches) -> Tree:
+        (state, sent, key), (*adapting, query, support) = own, taken
+        fed, now = keyed(adapting, key, clients.data.task), Watched(round - 1, key, asked)
+        how = {} if fresh else {"upload": sent}
+        model = method.personal_model(f, server, state, *fed, round=now, **how)
+        found = models(method, "personal_model", model, clients.data.task.network.layout.size)
+        scores = {stage: score(f, w, query) for stage, w in found.items()}
+        return scores, found if kept else {}, _means(f, found["personalized"], support)
 
-    servers = {index: run.server for index, run in runs.items()}
     name, asked = ("personal", fresh, kept is None), set[int]()
-    tallies = clients(models, servers, items, key=None if name in clients.timely else name)
+    yield from _mapped(clients, runs, made, [*left], items, None if name in clients.timely else name, round, kept)
     if asked:
         clients.timely.add(name)
-    for (index, client), (scores, features, made) in zip(left, tallies, strict=True):
-        average = runs[index].spec.scoring.average
+
+
+def _mapped(
+    clients: ClientMap,
+    runs: Mapping[int, Run],
+    fn: ClientFunction,
+    owners: Sequence[Owner],
+    items: Sequence[Item],
+    key: Hashable,
+    round: int,
+    kept: Kept | None,
+) -> Scored:
+    """Scores of these items, where `fn` returns tallies and models by stage, and mean features."""
+    made = clients(fn, {index: run.server for index, run in runs.items()}, items, key=key)
+    for (index, client), (tallies, by_stage, features) in zip(owners, made, strict=True):
+        run = runs[index]
         means = host.read(features, "features").tolist() if len(features) else []
-        runs[index].metrics += [Metric(round, client, f"feature/{i}", value) for i, value in enumerate(means)]
-        for stage, tally in scores.items():
-            yield index, _rows(stage, average, round, client, tally)
-        _keep(kept, index, client, made)
-
-
-def _keep(kept: Kept | None, index: int, client: int, made: Mapping[str, Params]) -> None:
-    if kept:
-        for stage, w in made.items():
-            kept(index, stage, client, w)
-
-
-def _adapting(
-    drawn: tuple[Draw, ...], runs: Mapping[int, Run], clients: ClientMap, round: int, left: Left
-) -> list[Item]:
-    """Source of each of these clients' personal models. Only a client without an upload draws to adapt."""
-    names = [noise.key(runs[index].spec.seed, client, "personalize", round) for index, client in left]
-    items = []
-    for ((index, client), (state, sent)), key in zip(
-        left.items(), clients.data.upload(np.array(names, np.int64)), strict=True
-    ):
-        own = (state, () if sent is None else sent, key)
-        items.append(Item(index, own, _fed(drawn if sent is None else (), runs[index], clients, client, round)))
-    return items
-
-
-def _fed(draws: tuple[Draw, ...], run: Run, clients: ClientMap, client: int, round: int) -> tuple[Drawn, ...]:
-    """A client's minibatches to adapt on, its query, and its support where features are stored."""
-    drawn, _ = run.streams[client].draw(draws, 0, "personalize", round)
-    seen = pieces(run.federation.support[client]) if run.spec.scoring.features else []
-    return *drawn, _query(run, clients, client), seen
+        run.metrics += [Metric(round, client, f"feature/{i}", value) for i, value in enumerate(means)]
+        for stage, tally in tallies.items():
+            yield index, _rows(stage, run.spec.scoring.average, round, client, tally)
+        if kept:
+            for stage, w in by_stage.items():
+                kept(index, stage, client, w)
 
 
 def _means(f: Objective, w: Params, seen: Batches) -> Tensor:
@@ -220,24 +220,24 @@ def _means(f: Objective, w: Params, seen: Batches) -> Tensor:
 
 def _left_behind(runs: Mapping[int, Run], clients: ClientMap, round: int, kept: Kept | None) -> Scored:
     """Local models: of the clients scored ("stored"), and of the last cohort ("sampled")."""
-    scoring = next(iter(runs.values())).spec.scoring
-    items, owners = [], []
-    for index, run in runs.items():
-        concerned = {"stored": sorted(run.left.keys() & run.scored), "sampled": sorted(run.latest)}
-        for stage in [stage for stage in concerned if stage in scoring.stages]:
-            for client in concerned[stage]:
-                items.append(Item(index, run.left[client], (_query(run, clients, client),)))
-                owners.append((index, stage, client))
+    for stage in next(iter(runs.values())).spec.scoring.stages:
+        if stage not in ("stored", "sampled"):
+            continue
+        owners = [
+            (index, client)
+            for index, run in runs.items()
+            for client in sorted(run.left.keys() & run.scored if stage == "stored" else run.latest)
+        ]
+        items = [Item(i, runs[i].left[client], (_query(runs[i], clients, client),)) for i, client in owners]
 
-    none = dict.fromkeys(runs, ())
-    tallies = clients(lambda f, server, own, query: score(f, own, query), none, items, key="left behind")
-    for (index, stage, client), tally in zip(owners, tallies, strict=True):
-        yield index, _rows(stage, scoring.average, round, client, tally)
-        _keep(kept, index, client, {stage: runs[index].left[client]})
+        def one(f: Objective, server: Tree, w: Params, query: Batches, stage: str = stage) -> Tree:
+            return {stage: score(f, w, query)}, {stage: w} if kept else {}, ()
+
+        yield from _mapped(clients, runs, one, owners, items, ("left behind", stage, kept is None), round, kept)
 
 
 def _deployed(
-    method: AnyMethod,
+    method: Method,
     runs: Mapping[int, Run],
     clients: ClientMap,
     round: int,
@@ -246,63 +246,35 @@ def _deployed(
 ) -> Scored:
     """The global model on the query rows of each of these clients, and its fine-tuning."""
     scoring = next(iter(runs.values())).spec.scoring
-    updates = scoring.finetune.steps if scoring.finetune and "finetuned" in scoring.stages else 0
-    names = [noise.key(runs[index].spec.seed, client, "finetune", round) for index, client in owners]
+    tunes = "finetuned" in scoring.stages
+    updates = scoring.finetune.steps if scoring.finetune and tunes else 0
     items = []
-    for (index, client), key in zip(owners, clients.data.upload(np.array(names, np.int64)), strict=True):
+    for (index, client), key in zip(owners, clients.keys(runs, owners, "finetune", round), strict=True):
         run = runs[index]
         drawn, _ = run.streams[client].draw((Draw(epochs=1), Draw(steps=updates)), 0, "finetune", round)
         items.append(Item(index, key, (*drawn, _query(run, clients, client))))
-    servers = {index: run.server for index, run in runs.items()}
 
-    def one(f: Objective, server: Tree, key: Tensor, support: Batches, tuning: Batches, query: Batches) -> Tree:
+    def one(f: LoopObjective, server: Tree, key: Tensor, support: Batches, tuning: Batches, query: Batches) -> Tree:
         (tuning,) = keyed([tuning], key, clients.data.task)
         tally, deployed, last = curve(method, scoring, f, server, support, tuning, query)
-        models = {"global": deployed} | ({"finetuned": last} if "finetuned" in scoring.stages else {})
-        return tally, models if kept else {}
+        scored = "global" in scoring.stages and scoring.global_on == "clients"
+        tallies = {"global": Hits(*[v[0] for v in tally])} if scored else {}
+        made = {"global": deployed} | ({"finetuned": last} if tunes else {})
+        return tallies | ({"finetuned": tally} if tunes else {}), made if kept else {}, ()
 
-    tallies = clients(one, servers, items, key=("scoring", kept is None))
-    for (index, client), (tally, models) in zip(owners, tallies, strict=True):
-        if "global" in scoring.stages and scoring.global_on == "clients":
-            yield index, _rows("global", scoring.average, round, client, Hits(*[v[0] for v in tally]))
-        if "finetuned" in scoring.stages:
-            yield index, _rows("finetuned", scoring.average, round, client, tally)
-        _keep(kept, index, client, models)
+    yield from _mapped(clients, runs, one, owners, items, ("scoring", kept is None), round, kept)
 
 
-def _keep_deployed(method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, kept: Kept) -> None:
-    """Keep the global models of a suite that scores none, if the method has any."""
-    if of_class(type(method)).global_model != "trained":
-        return
-    servers = {index: run.server for index, run in runs.items()}
-
-    def one(f: Objective, server: Tree, own: tuple[()], support: Batches) -> Params:
-        return returned.model(method.deploy(f, server, support), "deploy()")
-
-    for owners in clients.portions(_scored(runs)):
-        items = []
-        for index, client in owners:
-            drawn, _ = runs[index].streams[client].draw((Draw(epochs=1),), 0, "deploy")
-            items.append(Item(index, (), tuple(drawn)))
-        for (index, client), w in zip(owners, clients(one, servers, items, key="deployed"), strict=True):
-            kept(index, "global", client, w)
-
-
-def _on_test_rows(
-    method: AnyMethod, runs: Mapping[int, Run], clients: ClientMap, round: int, kept: Kept | None
-) -> Scored:
+def _on_test_rows(method: Method, runs: Mapping[int, Run], clients: ClientMap, round: int, kept: Kept | None) -> Scored:
     """The global model on the federation's test rows, as client -1."""
     items = [Item(index, (), (pieces(run.federation.test),)) for index, run in runs.items()]
-    servers = {index: run.server for index, run in runs.items()}
 
-    def one(f: Objective, server: Tree, own: tuple[()], query: Batches) -> Tree:
-        w = returned.model(method.deploy(f, server, ()), "deploy()")
-        return score(f, w, seen(method, query, None)), {"global": w} if kept else {}
+    def one(f: LoopObjective, server: Tree, own: tuple[()], query: Batches) -> Tree:
+        w = _deploy(method, f, server, ())
+        return {"global": score(f, w, seen(method, query, None))}, {"global": w} if kept else {}, ()
 
-    tallies = clients(one, servers, items, key=("test rows", kept is None))
-    for (index, run), (tally, models) in zip(runs.items(), tallies, strict=True):
-        yield index, _rows("global", run.spec.scoring.average, round, -1, tally)
-        _keep(kept, index, -1, models)
+    owners = [(index, -1) for index in runs]
+    yield from _mapped(clients, runs, one, owners, items, ("test rows", kept is None), round, kept)
 
 
 def _query(run: Run, clients: ClientMap, client: int) -> Drawn:

@@ -10,8 +10,8 @@ which separate exactly.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Collection
+from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -77,30 +77,25 @@ class Task(NamedTuple):
         return found if rows.dim() == 1 else found.view(*rows.shape, *found.shape[1:])
 
     def logits(self, pieces: list[Tensor], b: Batch, key: Tensor | None = None) -> Tensor:
-        """One client's logits ["batch", "classes"] on the images of a batch; with dropout where there is a key."""
-        x = self.images(b, pieces[0].dtype)
-        context = self._context(b, x)
-        with self._precision():
-            return self.network.logits(pieces, x, key, context).to(pieces[0].dtype)
+        """Logits ["batch", "classes"] on the images of a batch; of a stack ["clients", "batch", "classes"].
 
-    def stacked_logits(self, pieces: list[Tensor], b: Batch, key: Tensor | None = None) -> Tensor:
-        """The same for a stack of clients: ["clients", "batch", "classes"]."""
+        `key`: for dropout; None: without.
+        """
         x = self.images(b, pieces[0].dtype)
         context = self._context(b, x)
         with self._precision():
-            return self.network.stacked_logits(pieces, x, b.mask, self.stack, key, context).to(pieces[0].dtype)
+            logits = self.network.logits(pieces, x, key, context, mask=b.mask, stack=self._stack_of(b))
+        return logits.to(pieces[0].dtype)
 
     def features(self, pieces: list[Tensor], b: Batch) -> Tensor:
-        """One client's features ["batch", "features"]; pieces: the vector, from its start to the end of the base."""
+        """Features ["batch", "features"], or of a stack; pieces: the vector, from its start to the end of the base."""
         x = self.images(b, pieces[0].dtype)
         with self._precision():
-            return self.network.represent(pieces, x).to(pieces[0].dtype)
+            features = self.network.represent(pieces, x, mask=b.mask, stack=self._stack_of(b))
+        return features.to(pieces[0].dtype)
 
-    def stacked_features(self, pieces: list[Tensor], b: Batch) -> Tensor:
-        """The same for a stack of clients: ["clients", "batch", "features"]."""
-        x = self.images(b, pieces[0].dtype)
-        with self._precision():
-            return self.network.stacked_represent(pieces, x, b.mask, self.stack).to(pieces[0].dtype)
+    def _stack_of(self, b: Batch) -> str | None:
+        return None if b.rows.dim() == 1 else self.stack
 
     def _context(self, b: Batch, x: Tensor) -> Context | None:
         """Context that a contextual network has its gates from; x: images of the batch."""
@@ -133,38 +128,18 @@ def _entries(layout: Layout, kind: Kind, device: torch.device) -> Tensor:
     return host.upload(layout.entries(kind), device)
 
 
-class ObjectiveFacts:
-    """Properties of an objective that need no computation."""
+FORWARD, SECOND = 1 / 3, 3.0
+"""A forward pass and a Hessian-vector product in gradients: a backward pass costs about two forward passes, and the
+product is two more passes than a gradient, over a longer graph."""
+PIECE = 100
+"""Rows of a larger batch that a network which treats each row alone sees at a time: caches and memory are finite."""
 
-    task: Task
-
-    @property
-    def classes(self) -> int:
-        return self.task.network.classes
-
-    @property
-    def width(self) -> int:
-        return self.task.network.width
-
-    @property
-    def cacheable(self) -> bool:
-        return self.task.cacheable
-
-    def part(self, name: str) -> slice:
-        return self.task.network.layout.part(name)
-
-    def last(self, layers: int) -> slice:
-        return self.task.network.layout.last(layers)
-
-    def entries(self, kind: Kind) -> Tensor:
-        return _entries(self.task.network.layout, kind, self.task.pool.device)
-
-    def decay(self, rate: float | None, w: Part, *, wrt: str | None = None) -> Part | None:
-        return _decay(self.task.network.layout.of(wrt), rate, w.dtype, w.device) if rate else None
+FIELDS = len(Batch._fields) - 1
+"""Tensors of a batch beside its context."""
 
 
 class LossFn(NamedTuple):
-    """A loss of a method's own: see `Objective.grad`."""
+    """A method's loss: see `Objective.grad`."""
 
     loss: Loss
     at: Literal["logits", "features"]
@@ -178,29 +153,162 @@ def cut(w: Tensor, wrt: slice | None) -> tuple[list[Tensor], Tensor]:
     return [p for p in pieces if p.shape[-1] or p is leaf], leaf
 
 
-PIECE = 100
-"""Rows of a larger batch that a network which treats each row alone sees at a time: caches and memory are finite."""
+class Facts:
+    """Properties of a network that methods ask for."""
+
+    network: Network
+    device: torch.device
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return self.network.classes
+
+    @property
+    def width(self) -> int:
+        """Number of features that the head reads."""
+        return self.network.width
+
+    def part(self, name: str) -> slice:
+        """A part of the model."""
+        return self.network.layout.part(name)
+
+    def last(self, layers: int) -> slice:
+        """The last layers of the model."""
+        return self.network.layout.last(layers)
+
+    def entries(self, kind: Kind) -> Tensor:
+        """The entries of a kind, bool ["params"]."""
+        return _entries(self.network.layout, kind, self.device)
 
 
-class LoopObjective(ObjectiveFacts):
-    """One client at a time; batches are trimmed to their real rows. `gradient_calls` counts autograd calls.
+class LoopObjective(Facts):
+    """The objective of one client at a time; batches are trimmed to their real rows.
 
     A large batch is cut into pieces of `PIECE` rows, whose means and gradients are averaged.
     """
 
     def __init__(self, task: Task):
-        self.task = task
+        self.task, self.network, self.device = task, task.network, task.pool.device
         self.gradient_calls = 0
+        """Calls of autograd."""
+        self._passes: list[tuple[float, Batch]] = []
 
-    def _loss(self, pieces: list[Tensor], b: Batch, own: LossFn | None = None, args: tuple[Tensor, ...] = ()) -> Tensor:
+    @property
+    def cacheable(self) -> bool:
+        return self.task.cacheable
+
+    def decay(self, rate: float | None, w: Part, *, wrt: str | None = None) -> Part | None:
+        return _decay(self.network.layout.of(wrt), rate, w.dtype, w.device) if rate else None
+
+    def images(self, zero: Tensor, free: Collection[int] = ()) -> Tensor:
+        """Number of images that gradients were taken of so far, other passes as fractions.
+
+        Args:
+            zero: A float64 0 on the device.
+            free: The `id` of `Batch.rows` of minibatches that do not count.
+        """
+        masks: dict[float, list[Tensor]] = {}
+        total = zero
+        for weight, b in self._passes:
+            if id(b.rows) in free:
+                continue
+            if b.mask is None:
+                total = total + weight * b.rows.shape[-1]
+            else:
+                masks.setdefault(weight, []).append(b.mask)
+        for weight, several in masks.items():
+            total = total + weight * torch.cat(several, -1).sum(-1)
+        return total
+
+    def __call__(self, w: Params, b: Batch) -> Scalar:
+        self._passes.append((FORWARD, b))
+        return self._apply(self._loss, w, b)
+
+    def grad(
+        self,
+        w: Params,
+        b: Batch,
+        *,
+        wrt: str | None = None,
+        loss: Loss | None = None,
+        at: Literal["logits", "features"] = "logits",
+        args: tuple[Tensor, ...] = (),
+    ) -> Part:
+        check_tensors(args)
+        self._passes.append((1.0, b))
+        self.gradient_calls += 1
+        return self._apply(partial(self._grad, wrt=wrt, own=loss and LossFn(loss, at)), w, b, *args)
+
+    def hvp(self, w: Params, b: Batch, v: Params) -> Params:
+        self._passes.append((SECOND, b))
+        self.gradient_calls += 1
+        return self._apply(self._hvp, w, b, v)
+
+    def logits(self, w: Params, b: Batch) -> Tensor:
+        self._passes.append((FORWARD, b))
+        return self._apply(self._logits, w, b)
+
+    def features(self, w: Params, b: Batch) -> Tensor:
+        self._passes.append((FORWARD, b))
+        return self._apply(self._features, w, b)
+
+    # `StackedObjective` calls the functions below with a first axis of clients everywhere.
+
+    def _apply(self, fn: Callable[..., Tensor], w: Tensor, b: Batch, *more: Tensor) -> Tensor:
+        return fn(w, b, *more)
+
+    def _losses(
+        self, pieces: list[Tensor], b: Batch, own: LossFn | None = None, args: tuple[Tensor, ...] = ()
+    ) -> Tensor:
+        """The client's loss; of a stack ["clients"]."""
         if own is None:
             return F.cross_entropy(self.task.logits(pieces, b, b.key), b.labels)
         outputs = self.task.logits(pieces, b, b.key) if own.at == "logits" else self.task.features(pieces, b)
         return own.loss(outputs, b.labels, b.mask, *args)
 
-    def __call__(self, w: Params, b: Batch) -> Scalar:
+    def _loss(self, w: Tensor, b: Batch) -> Tensor:
         with torch.no_grad():
-            return self._mean(b, lambda piece: self._loss([w], piece))
+            return self._mean(b, lambda piece: self._losses([w], piece))
+
+    def _grad(self, w: Tensor, b: Batch, *args: Tensor, wrt: str | None, own: LossFn | None) -> Tensor:
+        where = self.part(wrt) if wrt else None
+        if own is not None:
+            return self._differentiated(w, b, where, own, args)
+        if self.network.gradient is not None and not self.task.bf16:
+            return self._derived(w, b, wrt)
+        return self._mean(b, lambda piece: self._differentiated(w, piece, where))
+
+    def _hvp(self, w: Tensor, b: Batch, v: Tensor) -> Tensor:
+        with torch.enable_grad():
+            pieces, leaf = cut(w, None)
+            (g,) = torch.autograd.grad(self._losses(pieces, b).sum(), leaf, create_graph=True)
+            return torch.autograd.grad(g, leaf, v)[0]
+
+    def _logits(self, w: Tensor, b: Batch) -> Tensor:
+        with torch.no_grad():
+            return self.task.logits([w], b)
+
+    def _features(self, w: Tensor, b: Batch) -> Tensor:
+        with torch.no_grad():
+            return torch.cat([self.task.features([w], piece) for piece in self._pieces(b)])
+
+    def _differentiated(
+        self, w: Tensor, b: Batch, where: slice | None, own: LossFn | None = None, args: tuple[Tensor, ...] = ()
+    ) -> Tensor:
+        with torch.enable_grad():
+            pieces, leaf = cut(w, where)
+            losses = self._losses(pieces, b, own, args)
+            return torch.autograd.grad(losses.sum() if losses.dim() else losses, leaf)[0]
+
+    def _derived(self, w: Tensor, b: Batch, wrt: str | None) -> Tensor:
+        network = self.network
+        assert network.gradient is not None
+        layout = network.layout.of(wrt)
+        g = w.new_empty(layout.size)
+        images = self.task.images(b, w.dtype)
+        network.gradient(network.layout.views([w]), images, b.labels, layout.views([g]))
+        return g
 
     def _mean(self, b: Batch, fn: Callable[[Batch], Tensor]) -> Tensor:
         """The mean over a batch's rows of what is a mean over a piece's."""
@@ -214,186 +322,64 @@ class LoopObjective(ObjectiveFacts):
 
     def _pieces(self, b: Batch) -> list[Batch]:
         # What a key draws goes by places in the whole batch.
-        if len(b.rows) <= PIECE or self.task.network.batchwise or b.key is not None:
+        if len(b.rows) <= PIECE or self.network.batchwise or b.key is not None:
             return [b]
         return [Batch(*some) for some in zip(torch.split(b.rows, PIECE), torch.split(b.labels, PIECE), strict=True)]
 
-    def grad(
-        self,
-        w: Params,
-        b: Batch,
-        *,
-        wrt: str | None = None,
-        loss: Loss | None = None,
-        at: Literal["logits", "features"] = "logits",
-        args: tuple[Tensor, ...] = (),
-    ) -> Part:
-        self.gradient_calls += 1
-        check_tensors(args)
-        where = self.part(wrt) if wrt else None
-        if loss is not None:
-            return self._differentiated(w, b, where, LossFn(loss, at), args)
-        if self.task.network.gradient is not None and not self.task.bf16:
-            return self._derived(w, b, wrt)
-        return self._mean(b, lambda piece: self._differentiated(w, piece, where))
 
-    def _differentiated(
-        self, w: Params, b: Batch, where: slice | None, own: LossFn | None = None, args: tuple[Tensor, ...] = ()
-    ) -> Part:
-        with torch.enable_grad():
-            pieces, leaf = cut(w, where)
-            return torch.autograd.grad(self._loss(pieces, b, own, args), leaf)[0]
-
-    def _derived(self, w: Params, b: Batch, wrt: str | None) -> Part:
-        network = self.task.network
-        assert network.gradient is not None
-        layout = network.layout.of(wrt)
-        g = w.new_empty(layout.size)
-        images = self.task.images(b, w.dtype)
-        network.gradient(network.layout.views([w]), images, b.labels, layout.views([g]))
-        return g
-
-    def hvp(self, w: Params, b: Batch, v: Params) -> Params:
-        self.gradient_calls += 1
-        with torch.enable_grad():
-            pieces, leaf = cut(w, None)
-            (g,) = torch.autograd.grad(self._loss(pieces, b), leaf, create_graph=True)
-            return torch.autograd.grad(g, leaf, v)[0]
-
-    def logits(self, w: Params, b: Batch) -> Tensor:
-        with torch.no_grad():
-            return self.task.logits([w], b)
-
-    def features(self, w: Params, b: Batch) -> Tensor:
-        with torch.no_grad():
-            return torch.cat([self.task.features([w], piece) for piece in self._pieces(b)])
-
-
-class StackedObjective(ObjectiveFacts):
+class StackedObjective(LoopObjective):
     """The same under `torch.vmap`: w and the batch's tensors carry a hidden leading axis of clients × seeds."""
 
-    def __init__(self, task: Task):
-        self.task = task
-        self.gradient_calls = 0
+    def _apply(self, fn: Callable[..., Tensor], w: Tensor, b: Batch, *more: Tensor) -> Tensor:
+        """`fn` on the physical stack behind vmapped arguments."""
+        count, others = len(more), () if b.context is None else b.context[:-1]
 
-    def __call__(self, w: Params, b: Batch) -> Scalar:
-        return _apply(self._loss, w, b)
+        def physical(w: Tensor, *tensors: Any) -> Tensor:
+            rows, context = tensors[count : count + FIELDS], tensors[count + FIELDS :]
+            return fn(w, Batch(*rows, context=Batch(*context) if context else None), *tensors[:count])
 
-    def grad(
-        self,
-        w: Params,
-        b: Batch,
-        *,
-        wrt: str | None = None,
-        loss: Loss | None = None,
-        at: Literal["logits", "features"] = "logits",
-        args: tuple[Tensor, ...] = (),
-    ) -> Part:
-        check_tensors(args)
-        where, own = self.part(wrt) if wrt else None, loss and LossFn(loss, at)
-        return _apply(lambda w, b, *args: self._grad(w, b, where, own, args), w, b, *args)
+        result: Tensor = _OnStack.apply(physical, w, *more, *b[:-1], *others)
+        return result
 
-    def hvp(self, w: Params, b: Batch, v: Params) -> Params:
-        return _apply(self._hvp, w, b, v)
-
-    def logits(self, w: Params, b: Batch) -> Tensor:
-        return _apply(self._logits, w, b)
-
-    def features(self, w: Params, b: Batch) -> Tensor:
-        return _apply(self._features, w, b)
-
-    # From here on tensors are physical: a leading axis of clients everywhere.
-
-    def _logits(self, w: Tensor, b: Batch) -> Tensor:
-        with torch.no_grad():
-            return self.task.stacked_logits([w], b)
-
-    def _features(self, w: Tensor, b: Batch) -> Tensor:
-        with torch.no_grad():
-            return self.task.stacked_features([w], b)
-
-    def _losses(self, pieces: list[Tensor], b: Batch, own: LossFn | None = None, args: Sequence[Tensor] = ()) -> Tensor:
-        """Each client's loss ["clients"]."""
+    def _losses(
+        self, pieces: list[Tensor], b: Batch, own: LossFn | None = None, args: tuple[Tensor, ...] = ()
+    ) -> Tensor:
         if own is not None:
-            at_logits = own.at == "logits"
-            outputs = self.task.stacked_logits(pieces, b, b.key) if at_logits else self.task.stacked_features(pieces, b)
+            outputs = self.task.logits(pieces, b, b.key) if own.at == "logits" else self.task.features(pieces, b)
             dims = (0, 0, None if b.mask is None else 0, *[0] * len(args))
             losses: Tensor = torch.vmap(own.loss, in_dims=dims)(outputs, b.labels, b.mask, *args)
             return losses
-        logits = self.task.stacked_logits(pieces, b, b.key)
+        logits = self.task.logits(pieces, b, b.key)
         each = F.cross_entropy(logits.flatten(0, 1), b.labels.flatten(), reduction="none").view(b.labels.shape)
         if b.mask is None:
             return each.mean(1)
         return torch.where(b.mask, each, 0).sum(1) / b.mask.sum(1).clamp(min=1)
 
-    def _loss(self, w: Tensor, b: Batch) -> Tensor:
-        with torch.no_grad():
-            return self._losses([w], b)
+    def _grad(self, w: Tensor, b: Batch, *args: Tensor, wrt: str | None, own: LossFn | None) -> Tensor:
+        return self._differentiated(w, b, self.part(wrt) if wrt else None, own, args)
 
-    def _grad(self, w: Tensor, b: Batch, where: slice | None, own: LossFn | None, args: Sequence[Tensor]) -> Tensor:
-        self.gradient_calls += 1
-        with torch.enable_grad():
-            pieces, leaf = cut(w, where)
-            return torch.autograd.grad(self._losses(pieces, b, own, args).sum(), leaf)[0]
-
-    def _hvp(self, w: Tensor, b: Batch, v: Tensor) -> Tensor:
-        self.gradient_calls += 1
-        with torch.enable_grad():
-            pieces, leaf = cut(w, None)
-            (g,) = torch.autograd.grad(self._losses(pieces, b).sum(), leaf, create_graph=True)
-            return torch.autograd.grad(g, leaf, v)[0]
-
-
-def _apply(fn: Callable[..., Tensor], w: Tensor, b: Batch, *more: Tensor) -> Tensor:
-    """`fn` on the physical stack behind vmapped arguments."""
-    c = b.context
-    optional = [b.mask, b.key, *((None,) * 4 if c is None else (c.rows, c.labels, c.mask, c.key))]
-    form = _Form(len(more), tuple(tensor is not None for tensor in optional))
-    there = [tensor for tensor in optional if tensor is not None]
-    result: Tensor = _OnStack.apply(fn, form, w, *more, b.rows, b.labels, *there)
-    return result
-
-
-class _Form(NamedTuple):
-    """Meaning of a flat list of tensors: the number of arguments, and which optional ones of the batch are there.
-
-    These are its mask and its key, then rows, labels, mask and key of its context.
-    """
-
-    more: int
-    there: tuple[bool, ...]
+    def _pieces(self, b: Batch) -> list[Batch]:
+        return [b]
 
 
 class _OnStack(torch.autograd.Function):
-    """An opaque call with a batching rule; never differentiated through."""
+    """An opaque call with a batching rule; never differentiated through. Tensors may be None."""
 
     generate_vmap_rule = False
 
     @staticmethod
-    def forward(fn: Callable[..., Tensor], form: _Form, *tensors: Tensor) -> Tensor:
-        one = _call(fn, form, [t[None] for t in tensors])
-        return one[0]
+    def forward(fn: Callable[..., Tensor], *tensors: Tensor | None) -> Tensor:
+        return fn(*[None if t is None else t[None] for t in tensors])[0]
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.set_materialize_grads(False)
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], fn: Callable[..., Tensor], form: _Form, *tensors: Tensor) -> Any:
-        # A NamedTuple's dimensions are nested: those of the tensors are the last.
-        dims = in_dims[len(in_dims) - len(tensors) :]
-        stacked = [
-            t.expand(info.batch_size, *t.shape) if d is None else t.movedim(d, 0)
-            for t, d in zip(tensors, dims, strict=True)
-        ]
-        return _call(fn, form, stacked), 0
+    def vmap(info: Any, in_dims: tuple[Any, ...], fn: Callable[..., Tensor], *tensors: Tensor | None) -> Any:
+        def stacked(t: Tensor | None, dim: int | None) -> Tensor | None:
+            if t is None:
+                return None
+            return t.expand(info.batch_size, *t.shape) if dim is None else t.movedim(dim, 0)
 
-
-def _call(fn: Callable[..., Tensor], form: _Form, tensors: list[Tensor]) -> Tensor:
-    w, *rest = tensors
-    more, (rows, labels, *optional) = rest[: form.more], rest[form.more :]
-    mask, key, *seen = (optional.pop(0) if there else None for there in form.there)
-    context = None
-    if seen[0] is not None and seen[1] is not None:
-        context = Batch(seen[0], seen[1], seen[2], key=seen[3])
-    return fn(w, Batch(rows, labels, mask, key=key, context=context), *more)
+        return fn(*[stacked(t, dim) for t, dim in zip(tensors, in_dims[1:], strict=True)]), 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -14,7 +15,7 @@ from pflbench import noise
 from pflbench.data.federation import Federation
 from pflbench.engine import host
 from pflbench.engine.batches import Stream
-from pflbench.engine.costs import Tally
+from pflbench.engine.objective import Facts
 from pflbench.engine.states import States
 from pflbench.errors import Diverged
 from pflbench.models.network import Network
@@ -22,7 +23,6 @@ from pflbench.result import Metric, Score
 from pflbench.rng import stream
 from pflbench.spec import RunSpec, Scoring
 from pflbench.typing import Params
-from pflbench.vector import Kind
 
 Tree = Any
 FEWEST = 2
@@ -67,7 +67,7 @@ def scored_clients(scoring: Scoring, training: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Initial:
+class Initial(Facts):
     """The `methods.base.Initializer` of one run: initial models of its network, drawn from its seed."""
 
     network: Network
@@ -76,35 +76,43 @@ class Initial:
     dtype: torch.dtype
 
     def __call__(self, k: int = 0) -> Params:
-        """See `Initializer`, as of all below."""
+        """See `Initializer`, as below."""
         return self.network.init(self.seed, k).to(self.device, self.dtype)
-
-    @property
-    def classes(self) -> int:
-        """Of the network."""
-        return self.network.classes
-
-    @property
-    def width(self) -> int:
-        """Of the network."""
-        return self.network.width
-
-    def part(self, name: str) -> slice:
-        """A part of the model."""
-        return self.network.layout.part(name)
-
-    def last(self, layers: int) -> slice:
-        """The last layers of the model."""
-        return self.network.layout.last(layers)
-
-    def entries(self, kind: Kind) -> Tensor:
-        """The entries of a kind."""
-        return self.network.layout.entries(kind).to(self.device)
 
     def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
         """Standard normal numbers of this name."""
         key = torch.tensor(noise.key(self.seed, "initial"), device=self.device)
         return noise.normal(key, name, shape, self.dtype)
+
+
+@dataclass
+class Tally:
+    """Costs of a run's local updates so far.
+
+    `client_gradients`: images that gradients are taken of, in minibatches of the run; other passes count as fractions.
+    `floats_down`, `bytes_down`: the server's state. `floats_up`, `bytes_up`: what the server reads of an upload.
+    """
+
+    spans: dict[str, tuple[int, float, float, float]] = field(default_factory=dict)
+    """Count, sum, least and most of each cost."""
+
+    def add(self, name: str, number: float) -> None:
+        """Add the cost of one local update."""
+        count, total, least, most = self.spans.get(name, (0, 0.0, number, number))
+        self.spans[name] = count + 1, total + number, min(least, number), max(most, number)
+
+    def sizes(self, tensors: Sequence[Tensor], way: str, clients: int) -> None:
+        """Add the numbers in these tensors and their bytes for each of so many clients; `way`: "up" or "down"."""
+        for _ in range(clients):
+            self.add(f"floats_{way}", float(sum(x.numel() for x in tensors)))
+            self.add(f"bytes_{way}", float(sum(x.nbytes for x in tensors)))
+
+    def means(self) -> dict[str, float]:
+        """Mean costs of a local update by name, with least and most where they differ."""
+        means: dict[str, float] = {}
+        for name, (count, total, least, most) in self.spans.items():
+            means |= {name: total / count} | ({f"{name}_least": least, f"{name}_most": most} if least < most else {})
+        return {name: round(number, 4) for name, number in means.items()}
 
 
 @dataclass
@@ -118,7 +126,7 @@ class Run:
     fresh: Tree
     """The state of a client that has not taken part yet."""
     cursors: np.ndarray
-    states: States = field(default_factory=States)
+    states: States = field(init=False)
     left: dict[int, Params] = field(default_factory=dict)
     """Each client's local model, where it is scored."""
     latest: list[int] = field(default_factory=list)
@@ -126,10 +134,14 @@ class Run:
     scores: list[Score] = field(default_factory=list)
     metrics: list[Metric] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
-    """The costs of its local updates so far."""
     failure: Diverged | None = None
     unchecked: list[tuple[int, Tensor]] = field(default_factory=list)
     """Rounds whose server state is not checked yet, each with whether it is finite, a tensor."""
+    counted: list[Tensor] = field(default_factory=list)
+    """Images of gradients of local updates that the tally lacks."""
+
+    def __post_init__(self) -> None:
+        self.states = States(self.fresh, int(self.federation.training.sum()))
 
     def state(self, client: int) -> Tree:
         """A client's state."""
@@ -141,13 +153,22 @@ class Run:
         return [int(client) for client in scored_clients(self.spec.scoring, self.federation.training)]
 
     def check(self) -> None:
-        """Check the rounds that are unchecked: a server state that is not finite is the run's failure."""
-        if self.unchecked and self.failure is None:
-            finite = host.read(torch.stack([sound for _, sound in self.unchecked]), "finite")
-            if not finite.all():
-                index, _ = self.unchecked[int(finite.argmin())]
-                self.failure = Diverged(
-                    f"diverged in round {index + 1} of {self.spec.rounds}: the server's parameters are not finite "
-                    "any more; a smaller learning rate may help"
-                )
+        """Read what the last rounds left on the device.
+
+        A server state that is not finite is the run's failure; costs go to the tally.
+        """
+        if not self.unchecked:
+            return
+        rounds, sound = zip(*self.unchecked, strict=True)
+        finite, images = np.split(
+            host.read(torch.stack([*(x.double() for x in sound), *self.counted]), "finite"), [len(sound)]
+        )
+        for number in images.tolist():
+            self.tally.add("client_gradients", number / self.spec.batch)
+        if self.failure is None and not finite.all():
+            self.failure = Diverged(
+                f"diverged in round {rounds[int(finite.argmin())] + 1} of {self.spec.rounds}: the server's parameters "
+                "are not finite any more; a smaller learning rate may help"
+            )
         self.unchecked.clear()
+        self.counted.clear()

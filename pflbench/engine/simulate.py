@@ -11,25 +11,24 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from pflbench import noise
 from pflbench.data.federation import Federation
-from pflbench.engine import host, returned
-from pflbench.engine.batches import Drawn, support_streams
+from pflbench.engine import host
+from pflbench.engine.batches import support_streams
 from pflbench.engine.capture import Graphs
 from pflbench.engine.client_map import PORTION, ClientMap, Data, Execution, Item, Owner, Watched, keyed, one_lane
-from pflbench.engine.costs import Costs
 from pflbench.engine.evaluate import Kept, before_aggregation, evaluate, leaves_models, personal
-from pflbench.engine.memory import Room, trim
-from pflbench.engine.objective import Task
+from pflbench.engine.forms import draws, models, pair, returned
+from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.run import Initial, Run, arrived, coin, sample_cohort, weights
 from pflbench.engine.stack import MOST_PADDING
 from pflbench.engine.states import owned_copy
-from pflbench.errors import Diverged, PflbenchError
-from pflbench.methods.base import Draw, Method, Round
+from pflbench.errors import Diverged, PflbenchError, UsageError
+from pflbench.methods.base import Batches, Draw, Method, Round
 from pflbench.models.network import Network
 from pflbench.result import Metric, Score
-from pflbench.spec import RunSpec
+from pflbench.spec import MOST_METRICS, RunSpec
 
 Tree = Any
 Clients = dict[int, list[int]]
@@ -44,9 +43,8 @@ LOOK_EVERY = 16
 class Setup:
     """Options of computing, none of which is part of a run's identity.
 
-    `chunk`, `most_padding`, `lanes`: see `ClientMap`. `memory_limit`: bytes that stacks may bring this process to on
-    the device. `graphs`: whether repeated stacks are recorded; None: on a GPU. `stack`: how they convolve
-    (`models.ops.STACKS`); None: "columns" on a GPU, else "grouped".
+    `chunk`, `most_padding`, `lanes`: see `ClientMap`. `graphs`: whether repeated stacks are recorded; None: on a GPU.
+    `stack`: how they convolve (`models.ops.STACKS`); None: "columns" on a GPU, else "grouped".
     `evaluate_every`: score after every so many rounds, too.
     """
 
@@ -54,7 +52,6 @@ class Setup:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     chunk: int | None = None
     most_padding: float = MOST_PADDING
-    memory_limit: int | None = None
     lanes: Callable[[], int] = one_lane
     graphs: bool | None = None
     stack: str | None = None
@@ -71,7 +68,7 @@ class Setup:
 class RunOutcome:
     """The outcome of one run: its scores, or why it stopped, and the last server state.
 
-    `costs`: the mean costs of a local update, see `costs.Tally`.
+    `costs`: the mean costs of a local update, see `Tally`.
     """
 
     scores: tuple[Score, ...] = ()
@@ -92,7 +89,7 @@ class Simulation:
         self,
         specs: Sequence[RunSpec],
         federations: Sequence[Federation],
-        method: Method[Any, Any, Any],
+        method: Method,
         network: Network,
         setup: Setup | None = None,
     ):
@@ -102,7 +99,6 @@ class Simulation:
         self.clients = _client_map(network, federations, specs[0], self.setup)
         starts = zip(specs, federations, strict=True)
         self.runs = [_start(s, f, method, network, self.setup.device) for s, f in starts]
-        self.costs = Costs(method, self.clients.data.task, specs[0].batch)
         self.rounds = 0
         """Finished rounds."""
 
@@ -138,47 +134,42 @@ class Simulation:
         """One more round of every run that has not failed: train clients, score what they leave, aggregate."""
         work, senders, keepers = self._work()
         uploads: dict[int, dict[int, Tree]] = {index: {} for index in self.alive}
-        frugal = self.setup.memory_limit is not None
         # In portions, so that a portion's new states replace its old ones before the next begins.
-        for portion in self.clients.portions(work, frugal):
+        for portion in self.clients.portions(work):
             for (index, client), (sent, state) in zip(portion, self._train(portion, senders, keepers), strict=True):
                 if client in senders[index]:
                     uploads[index][client] = sent
                 if client in keepers[index]:
                     self.clients.beside_graphs(partial(self._keep, self.runs[index], client, sent, state))
-            if frugal:
-                trim()
         for index, run in self.alive.items():
             run.latest = keepers[index]
             now = Round(self.rounds)
             mine = [uploads[index].pop(client) for client in senders[index]]
             share = host.upload(weights(run.spec, run.federation, senders[index]), self.clients.data.device)
             whole = _stacked(mine, self.clients)
-            self.clients.beside_graphs(partial(_aggregate, run, whole, share, self.method, now))
+            self.clients.beside_graphs(partial(_aggregate, run, whole, share, self.method, now, len(run.latest)))
             if self._scored_after(self.rounds + 1):
-                run.metrics += [
-                    Metric(self.rounds + 1, client, name, _number(value))
-                    for client in sorted(run.states)
-                    for name, value in returned.metrics(self.method.diagnose(run.states[client])).items()
-                ]
+                self._diagnose(run)
         self.rounds += 1
+
+    def _diagnose(self, run: Run) -> None:
+        for client in sorted(run.states):
+            numbers = self.method.diagnose(run.states[client])
+            if len(numbers) > MOST_METRICS:
+                name, most = type(self.method).__name__, MOST_METRICS
+                raise UsageError(f"{name}.diagnose() returned {len(numbers)} numbers of a client: at most {most}.")
+            for name, value in numbers.items():
+                number = float(host.read(value, "diagnosis")) if isinstance(value, Tensor) else float(value)
+                run.metrics.append(Metric(self.rounds + 1, client, name, number))
 
     def _keep(self, run: Run, client: int, sent: Tree, state: Tree) -> None:
         """Keep a client's new state, and its local model where that is scored."""
         run.states[client] = state
         if leaves_models(run.spec.scoring):
-            made = self.method.local_model(sent, state)
-            run.left[client] = owned_copy(returned.models(made, "local_model()")["personalized"])
-
-    def count(self) -> list[Mapping[str, float]]:
-        """The costs of all rounds, as `RunOutcome.costs`, without training or scoring."""
-        while self.rounds < self.runs[0].spec.rounds:
-            work, senders, keepers = self._work()
-            draws = self._draws()
-            for index, client in work:
-                self._draw(index, client, self.runs[index].fresh, draws[index], senders, keepers)
-            self.rounds += 1
-        return [run.tally.means() for run in self.runs]
+            f = LoopObjective(self.clients.data.task)
+            made = self.method.personal_model(f, run.server, state, round=Round(self.rounds), upload=sent)
+            size = f.network.layout.size
+            run.left[client] = owned_copy(models(self.method, "personal_model", made, size)["personalized"])
 
     def _work(self) -> tuple[list[Owner], Clients, Clients]:
         """Clients of this round as (run, client): training ones, largest first; those that upload; that keep state."""
@@ -200,18 +191,24 @@ class Simulation:
     def _train(self, portion: Sequence[Owner], senders: Clients, keepers: Clients) -> list[tuple[Tree, Tree]]:
         """Each client's upload and new state. Scores personal models that are to be scored before aggregation."""
         scored = self._scores_training()
-        keys = [noise.key(self.runs[index].spec.seed, client, self.rounds) for index, client in portion]
-        draws, items = self._draws(), []
-        for (index, client), key in zip(portion, self.clients.data.upload(np.array(keys, np.int64)), strict=True):
-            run = self.runs[index]
-            state = run.state(client)
-            taken = self._draw(index, client, state, draws[index], senders, keepers)
-            items.append(Item(index, (state, key), tuple(taken)))
+        drawn, items = self._draws(), []
+        keys = self.clients.keys(dict(enumerate(self.runs)), portion, self.rounds)
+        for (index, client), key in zip(portion, keys, strict=True):
+            run, used = self.runs[index], scored or client in senders[index]
+            start, moment = int(run.cursors[client]), ("round", self.rounds)
+            taken, cursor = run.streams[client].draw(drawn[index], start, *moment, used=used)
+            if client in keepers[index]:  # scoring moves nothing
+                run.cursors[client] = cursor
+            items.append(Item(index, (run.state(client), key), tuple(taken)))
         results: list[tuple[Tree, Tree]] = [((), ())] * len(items)
-        for drawn in dict.fromkeys(draws.values()):
-            mine = [i for i, item in enumerate(items) if draws[item.index] == drawn]
-            for i, result in zip(mine, self._local_updates([items[i] for i in mine], drawn), strict=True):
-                results[i] = result
+        for alike in dict.fromkeys(drawn.values()):
+            chosen = [i for i, item in enumerate(items) if drawn[item.index] == alike]
+            made = self._local_updates([items[i] for i in chosen], alike)
+            for i, (sent, state, images, uploadless) in zip(chosen, made, strict=True):
+                results[i] = sent, state
+                index, client = portion[i]
+                if client in keepers[index]:
+                    self.runs[index].counted.append(images if client in senders[index] else uploadless)
         if scored:
             left = {
                 (index, client): (state, sent)
@@ -223,49 +220,26 @@ class Simulation:
                 self.runs[index].scores += scores
         return results
 
-    def _draw(
-        self, index: int, client: int, state: Tree, draws: tuple[Draw, ...], senders: Clients, keepers: Clients
-    ) -> list[Drawn]:
-        """A client's minibatches of this round. Counts their costs, but for those that only serve scoring."""
-        run = self.runs[index]
-        sends, keeps, start = client in senders[index], client in keepers[index], int(run.cursors[client])
-
-        def draw(used: bool) -> tuple[list[Drawn], int]:
-            return run.streams[client].draw(draws, start, "round", self.rounds, used=used)
-
-        used = sends or self._scores_training()
-        taken, cursor = draw(used)
-        if keeps:  # scoring moves nothing
-            run.cursors[client] = cursor
-        if keeps or sends:
-            asked = taken if used == sends else draw(sends)[0]
-            run.tally.add(self.costs.of(run.server, state, asked, self.rounds), sends)
-        return taken
-
     def _draws(self) -> dict[int, tuple[Draw, ...]]:
         """Draws of each run's clients in this round, by the run's index in the group."""
         return {
-            index: returned.draws(self.method.draws(Round(self.rounds, coin=coin(run.spec, self.rounds))), "draws")
+            index: draws(self.method, "draws", self.method.draws(Round(self.rounds, coin=coin(run.spec, self.rounds))))
             for index, run in self.alive.items()
         }
 
-    def _local_updates(self, items: list[Item], draws: tuple[Draw, ...]) -> list[tuple[Tree, Tree]]:
-        """Uploads and new states of clients who draw the same."""
+    def _local_updates(self, items: list[Item], drawn: tuple[Draw, ...]) -> list[tuple[Tree, Tree, Tensor, Tensor]]:
+        """Uploads, new states and images of gradients of clients who draw the same; the latter without `for_upload`."""
         asked: set[int] = set()
-        results = self.clients(
-            lambda f, server, own, *taken: returned.local_update(
-                self.method.client(
-                    f,
-                    server,
-                    own[0],
-                    *keyed(taken, own[1], self.clients.data.task),
-                    round=Watched(self.rounds, own[1], asked),
-                )
-            ),
-            [run.server for run in self.runs],
-            items,
-            key=None if "training" in self.clients.timely else ("training", draws),
-        )
+
+        def update(f: LoopObjective, server: Tree, own: Tree, *taken: Batches) -> Tree:
+            fed, now = keyed(taken, own[1], self.clients.data.task), Watched(self.rounds, own[1], asked)
+            sent, state = pair(self.method, self.method.client(f, server, own[0], *fed, round=now), own[0])
+            zero = own[1].new_zeros((), dtype=torch.float64)
+            free = {id(b.rows) for draw, several in zip(drawn, fed, strict=True) if draw.for_upload for b in several}
+            return sent, state, f.images(zero), f.images(zero, free)
+
+        key = None if "training" in self.clients.timely else ("training", drawn)
+        results = self.clients(update, [run.server for run in self.runs], items, key=key)
         if asked:
             self.clients.timely.add("training")
         return results
@@ -306,36 +280,20 @@ def _client_map(network: Network, federations: Sequence[Federation], spec: RunSp
             pools.append(federation)
         offsets.append(sum(len(p.x) for p in pools[:same]))
     x = pools[0].x if len(pools) == 1 else torch.cat([p.x for p in pools])
-    on_gpu, room = setup.device.type == "cuda", Room(setup.device, setup.memory_limit)
+    on_gpu = setup.device.type == "cuda"
     stack = setup.stack or ("columns" if on_gpu else "grouped")
     augment = spec.augment == "crop-flip"
     task = Task(network, x.to(setup.device), spec.precision == "bf16", stack, pools[0].normalization, augment)
     data = Data(task, np.concatenate([p.labels for p in pools]), tuple(offsets))
     graphs = Graphs(enabled=on_gpu if setup.graphs is None else setup.graphs)
-    return ClientMap(data, setup.execution, setup.chunk, setup.most_padding, room, setup.lanes, graphs)
+    return ClientMap(data, setup.execution, setup.chunk, setup.most_padding, setup.lanes, graphs)
 
 
-def _start(
-    spec: RunSpec,
-    federation: Federation,
-    method: Method[Any, Any, Any],
-    network: Network,
-    device: torch.device,
-) -> Run:
+def _start(spec: RunSpec, federation: Federation, method: Method, network: Network, device: torch.device) -> Run:
     new = Initial(network, spec.seed, device, DTYPES.get(spec.precision, torch.float32))
-    server = returned.state(method.init(new, spec.training_clients), "the server's state", "init()")
-    return Run(
-        spec=spec,
-        federation=federation,
-        streams=support_streams(federation, spec),
-        server=server,
-        fresh=returned.state(method.init_client(server, new), "a client's state", "init_client()"),
-        cursors=np.zeros(spec.clients, np.int64),
-    )
-
-
-def _number(value: Tensor | float) -> float:
-    return float(host.read(value, "diagnosis")) if isinstance(value, Tensor) else float(value)
+    server = returned(method, "the state of init()", method.init(new, spec.training_clients))
+    fresh = returned(method, "the state of init_client()", method.init_client(server, new))
+    return Run(spec, federation, support_streams(federation, spec), server, fresh, np.zeros(spec.clients, np.int64))
 
 
 def _stacked(trees: list[Tree], clients: ClientMap) -> Tree:
@@ -346,16 +304,35 @@ def _stacked(trees: list[Tree], clients: ClientMap) -> Tree:
     return pytree.tree_unflatten(stacks, spec)
 
 
-def _aggregate(run: Run, uploads: Tree, share: Tensor, method: Method[Any, Any, Any], now: Round) -> None:
-    if type(method).server is Method.server:
-        returned.check_averaged(uploads, run.server)
-    server = returned.state(method.server(run.server, uploads, share, now), "the server's state", "server()")
-    before, after = ([tuple(x.shape) for x in pytree.tree_leaves(tree)] for tree in (run.server, server))
-    if before != after:
-        raise TypeError(f"server() turned a state of shapes {before} into one of shapes {after}")
+class _Reads(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Within this context: the ids of all tensors that operations read."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.ids: set[int] = set()
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else PyTorch imports its compiler at the first operation, which takes seconds
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """The result of one operation."""
+        self.ids.update(map(id, pytree.tree_leaves((args, kwargs))))
+        return func(*args, **(kwargs or {}))
+
+
+def _aggregate(run: Run, uploads: Tree, share: Tensor, method: Method, now: Round, trained: int) -> None:
+    if type(method).server is Method.server:  # the mean of the uploads
+        returned(method, "the upload of client()", pytree.tree_map(lambda leaf: leaf[0], uploads), run.server)
+    with _Reads() as reads:
+        server = returned(method, "the state of server()", method.server(run.server, uploads, share, now), run.server)
     finite = [torch.isfinite(leaf).all() for leaf in pytree.tree_leaves(server)]
     # As a tensor, since reading it would wait for the device.
     sound = torch.stack(finite).all() if finite else torch.tensor(True)
+    reads.ids.update(map(id, pytree.tree_leaves(server)))
+    sent = [leaf[0] for leaf in pytree.tree_leaves(uploads) if id(leaf) in reads.ids]
+    run.tally.sizes(sent, "up", len(share))
+    run.tally.sizes(pytree.tree_leaves(run.server), "down", trained)
     run.server = server  # from here on nothing runs out of memory, after which all of this would be done again
     run.unchecked.append((now.index, sound))
     if len(run.unchecked) >= (LOOK_EVERY if share.device.type == "cuda" else 1):

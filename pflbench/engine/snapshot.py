@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from pflbench.engine.run import Run
-from pflbench.errors import Diverged, PflbenchError
+from pflbench.errors import Diverged
 from pflbench.result import Metric, Score
 
 if TYPE_CHECKING:
@@ -25,23 +25,12 @@ Read = Callable[[str], Tensor]
 """A tensor by the name it has in `tensors`. Raises `KeyError` if there is none."""
 
 
-class Shapeless(PflbenchError):
-    """A method's state changes its form from round to round, so that it cannot be read back."""
-
-
 def tensors(simulation: Simulation) -> Iterator[tuple[str, Tensor]]:
-    """All tensors by name, one state in memory at a time where states lie on the disk.
-
-    Raises:
-        Shapeless: A client's state is another tree than that of a client who has not taken part.
-    """
+    """All tensors by name, one client's state in memory at a time."""
     for index, run in enumerate(simulation.runs):
         yield from _leaves(f"{index}/server", run.server)
         for client in run.states:
-            state = run.states[client]
-            if pytree.tree_structure(state) != pytree.tree_structure(run.fresh):
-                raise Shapeless(f"{run.spec.method.name}'s clients change the form of their state")
-            yield from _leaves(f"{index}/state/{client}", state)
+            yield from _leaves(f"{index}/state/{client}", run.states[client])
         for client, model in run.left.items():
             yield f"{index}/left/{client}", model
 
@@ -75,8 +64,7 @@ def restore(simulation: Simulation, values: Mapping[str, Any], read: Read) -> No
     """Restore the progress of another simulation of the same runs in one that has not begun.
 
     Raises:
-        KeyError: A tensor is not there.
-        Shapeless: The server's state is another tree than that before the first round.
+        KeyError: A tensor is missing.
     """
     simulation.rounds = values["rounds"]
     clients, device = simulation.clients, simulation.clients.data.device
@@ -90,7 +78,7 @@ def restore(simulation: Simulation, values: Mapping[str, Any], read: Read) -> No
         run.latest, run.cursors = held["latest"], np.array(held["cursors"], np.int64)
         run.scores = [Score(*one) for one in held["scores"]]
         run.metrics = [Metric(*one) for one in held["metrics"]]
-        run.tally.spans = held["costs"] and {name: tuple(span) for name, span in held["costs"].items()}
+        run.tally.spans = {name: tuple(span) for name, span in held["costs"].items()}
         run.failure = None if held["failure"] is None else Diverged(held["failure"])
 
 
@@ -101,7 +89,4 @@ def _leaves(name: str, tree: Any) -> Iterator[tuple[str, Tensor]]:
 
 def _tree(name: str, like: Any, read: Read, device: torch.device) -> Any:
     leaves, structure = pytree.tree_flatten(like)
-    found = [read(f"{name}/{number}").to(device) for number in range(len(leaves))]
-    if [one.shape for one in found] != [leaf.shape for leaf in leaves]:
-        raise Shapeless(f"{name} has changed its form")
-    return pytree.tree_unflatten(found, structure)
+    return pytree.tree_unflatten([read(f"{name}/{number}").to(device) for number in range(len(leaves))], structure)

@@ -1,77 +1,76 @@
-"""APFL as PFLlib has it (d832e76; Deng et al. 2020, arXiv 2003.13461): two models trained apart, mixed once a round.
+"""APFL as PFLlib has it (d832e76; Deng et al. 2020, arXiv 2003.13461): two models, mixed once a round.
 
-A client trains the global model w and its own model v by SGD on the same minibatches, each along its own gradient, and
-its weight alpha in every step; after the last one v becomes alpha v + (1 - alpha) w, which is scored.
+A client trains the global model w and its personal model v by SGD on the same minibatches, each along its own gradient,
+and its weight alpha in every step; after the last one v becomes alpha v + (1 - alpha) w, which is scored.
 
-Departures, all as in PFLlib:
-1. The gradient of v is taken at v (the paper: at the mixture), and the mixture replaces v (the paper keeps v).
-2. Alpha is adapted in every step by FedTorch's rule (see `apfl`), from the gradients before the steps and the models
-   after them, and goes on from round to round.
-3. The server's mean is weighted as the suite says (the paper: uniformly). `momentum` and `weight_decay` are added.
-Special cases: `adaptive = false` with alpha = 1: v is trained as by SGD alone on the same minibatches; with alpha = 0
-it is the model that the client sends.
+Departures (PFLlib): 1. The gradient of v is taken at v (paper: at the mixture), and the mixture replaces v (paper: v
+stays). 2. Alpha is adapted in every step by FedTorch's rule, from the gradients before the step and the models after
+it, and goes on from round to round. 3. The suite sets the weights of the mean (paper: uniform). 4. Momentum and weight
+decay.
+Special cases: `adaptive = false` with alpha = 1: v is trained by SGD alone; with alpha = 0 it is the sent model.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 
-from pflbench.methods.apfl import adapted
-from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, decayed, hyper, steps
-from pflbench.methods.local_sgd import LocalSGD
-from pflbench.optim import State
-from pflbench.typing import Params, Scalar
+from pflbench.methods.base import SGD, Method, decayed, hyper, local_draw, steps
+
+SHRINKAGE = 0.02
+"""FedTorch's pull of alpha toward 0."""
 
 
-class Own(NamedTuple):
-    """A client's own model, and its weight in the next mixture."""
+class Client(NamedTuple):
+    """The personal model, and its weight in the next mixture."""
 
-    model: Params
-    alpha: Scalar
-
-
-Moving = tuple[Params, State]
-"""A model and its optimizer's memory."""
+    v: Any
+    alpha: Any
 
 
 @dataclass(frozen=True)
-class APFLApart(LocalSGD, Method[Params, Own, Params], epochs=1):
+class APFLApart(Method):
     """A personal model beside the global one; after a round's training the two are mixed."""
 
     version: ClassVar[int] = 1
     personal_of = "training"
-    alpha: float = hyper(1.0, "Weight of the client's own model in the mixture, at first.", least=0, most=1)
+    alpha: float = hyper(1.0, "First weight of the personal model in the mixture.", least=0, most=1)
     adaptive: bool = hyper(True, "Each client adapts its alpha in every step.")
+    epochs: int = hyper(1, "Local epochs per round.", least=0)
+    steps: int | None = hyper(None, "Local steps per round, in place of epochs.", least=0)
+    batch: int | None = hyper(None, "Examples per minibatch; none: the suite's.", least=1)
+    lr: float = hyper(1e-3, "Local learning rate.", least=0)
+    momentum: float | None = hyper(None, "Momentum of local SGD.", least=0)
+    weight_decay: float | None = hyper(None, "Weight decay of layers' weights.", least=0)
 
-    def init_client(self, server: Params, new: Initializer) -> Own:
-        """The common initial model."""
-        return Own(server, server.new_tensor(self.alpha))
+    def draws(self, round):
+        return (local_draw(self.epochs, self.steps, self.batch),)
 
-    def client(self, f: Objective, server: Params, state: Own, *batches: Batches, round: Round) -> tuple[Params, Own]:
-        by, decay = self.local_optimizer(self.lr), f.decay(self.weight_decay, server)
+    def init_client(self, server, new):
+        return Client(server, server.new_tensor(self.alpha))
 
-        def step(carry: tuple[Moving, Moving, Scalar], b: Batch) -> tuple[Moving, Moving, Scalar]:
-            (w, of_w), (v, of_v), alpha = carry
+    def client(self, f, server, state, batches, *, round):
+        by, decay = SGD(self.lr, self.momentum), f.decay(self.weight_decay, server)
+
+        def step(carry, b):
+            w, v, alpha, of_w, of_v = carry
             at_w, at_v = f.grad(w, b), f.grad(v, b)
             w, of_w = by.update(w, decayed(at_w, w, decay), of_w)
             v, of_v = by.update(v, decayed(at_v, v, decay), of_v)
-            if self.adaptive:
-                alpha = adapted(alpha, v - w, at_v, at_w, self.lr)
-            return (w, of_w), (v, of_v), alpha
+            return w, v, adapted(alpha, v - w, at_v, at_w, self.lr) if self.adaptive else alpha, of_w, of_v
 
-        start = (server, by.init(server)), (state.model, by.init(state.model)), state.alpha
-        (w, _), (v, _), alpha = steps(step, start, *batches)
-        return w, Own(torch.lerp(w, v, alpha), alpha)
+        start = server, state.v, state.alpha, by.init(server), by.init(state.v)
+        w, v, alpha, _, _ = steps(step, start, batches)
+        return w, Client(torch.lerp(w, v, alpha), alpha)
 
-    def local_model(self, upload: Params, state: Own) -> Params:
-        return state.model
+    def personal_model(self, f, server, state, *, round, upload=None):
+        return state.v
 
-    def personalize(self, f: Objective, server: Params, state: Own, *batches: Batches, round: Round) -> Params:
-        return state.model
-
-    def diagnose(self, state: Own) -> dict[str, Scalar]:
-        """The client's alpha."""
+    def diagnose(self, state):
         return {"alpha": state.alpha}
+
+
+def adapted(alpha, between, of_v, of_w, lr):
+    """FedTorch's next alpha. `between`: v - w; `of_v`, `of_w`: gradients at v (APFL: at the mixture) and at w."""
+    slope = torch.dot(between, torch.lerp(of_w, of_v, alpha)) + SHRINKAGE * alpha
+    return torch.clamp(alpha - lr * slope, 0, 1)

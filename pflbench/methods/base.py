@@ -1,28 +1,63 @@
 """The protocol of a method: pure functions for one client of one seed, mapped over clients and seeds by the engine.
 
-A method sees vectors, the objective `f` and minibatches. It never sees data loading, seeds, devices, or logging, and
-it never calls autograd: gradients come from `f`, which lets one engine loop over clients and another stack them.
-All that a method needs can be imported from here.
+A method is a frozen dataclass; its fields are its hyperparameters (`hyper`). It sees vectors, the objective `f` and
+minibatches, never data loading, seeds, devices or autograd: gradients come from `f`, so that one engine loops over
+clients and another stacks them. Write `draws` and `client`; the rest has defaults. Import all of it from here.
+
+Functions (`round` is passed by keyword):
+
+    network(base)                   the network to train; default: the suite's
+    init(new, clients)              server state before round 0; default: the seed's initial model
+    init_client(server, new)        a client's state before its first local update; default: ()
+    draws(round)                    minibatches of a local update
+    client(f, server, state, *batches, round)
+                                    (upload, new state) of one local update
+    server(server, uploads, n, round)
+                                    new server state; default: the weighted mean of the uploads
+    deploy(f, server, support)      the global model; default: the server's state
+    tuned(step)                     part that the suite's fine-tuning trains in a step; default: all
+    predicting(query, last)         a query minibatch as the global model sees it; default: as it is
+    personal_draws()                minibatches of `personal_model`; default: none
+    personal_model(f, server, state, *batches, round, upload=None)
+                                    a client's personal model; default: none
+    diagnose(state)                 numbers about a client, stored with the run; default: none
+
+Attributes of the class:
+
+    version          raise it whenever the method's numbers move
+    joins            clients of a round: "cohort", or "everyone" who trains
+    commits          clients that keep their new state if uploads get lost: "arrived", or all that "trained"
+    global_model     result of `deploy`: a "trained" model (stages "global", "finetuned"), a "start" for fine-tuning
+                     ("finetuned" alone), the "initial" model (the same; no client sends anything), or "none"
+    personal_of      clients with a personal model: "everyone", or "training" if local updates make it
+    personal_needs   hyperparameter without which `personal_model` makes no model after aggregation
+    records          stages that `personal_model` returns besides "personalized"
+    needs_features   True if the network must be a base and then a head of one linear layer
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from pflbench.errors import UsageError
-from pflbench.hyper import change_defaults, check_ranges, hyper
-from pflbench.methods.loops import decayed, descend, descend_on, keep, path, split, steps, total_loss
+from pflbench.hyper import check_ranges, hyper
 from pflbench.methods.objective import Batch, Batches, Initializer, Loss, Objective
 from pflbench.models.network import Network
 from pflbench.noise import normal
+from pflbench.optim import SGD, Adam, AdamState, Optimizer, State, sgd
 from pflbench.typing import Float, Int, Params, Scalar
+from pflbench.vector import replace
 
 __all__ = [
+    "SGD",
+    "Adam",
+    "AdamState",
     "Batch",
     "Batches",
     "Draw",
@@ -31,26 +66,29 @@ __all__ = [
     "Loss",
     "Method",
     "Objective",
+    "Optimizer",
     "Round",
+    "UsageError",
     "Weights",
+    "base_then_head",
     "decayed",
-    "descend",
-    "descend_on",
     "hyper",
     "keep",
+    "local_draw",
     "mean",
-    "path",
-    "split",
+    "optimizer",
+    "replace",
+    "row_mean",
+    "sgd",
     "steps",
     "total_loss",
+    "train",
+    "with_base",
 ]
 
-S = TypeVar("S")
-"""Server state: vectors, or a NamedTuple of tensors."""
-C = TypeVar("C")
-"""One client's state between local updates; `Empty` if it keeps none."""
-U = TypeVar("U")
-"""Upload of a client."""
+Tree = Any
+"""Tensors, or a NamedTuple of them."""
+Carry = TypeVar("Carry")
 Empty = tuple[()]
 """The state, `()`, of a client that keeps nothing."""
 Span = tuple[float, float] | float | None
@@ -127,42 +165,17 @@ class Round:
         return normal(self.key, name, shape, dtype)
 
 
-class Method(Generic[S, C, U]):
-    """A federated method. Subclasses are frozen dataclasses whose fields are the hyperparameters.
-
-    Only `draws` and `client` must be written. `version` is raised whenever the method's numbers move.
-    `class FedFoo(LocalSGD[...], epochs=20)` gives inherited hyperparameters other defaults.
-    """
+class Method:
+    """A federated method. Subclasses are frozen dataclasses whose fields are the hyperparameters."""
 
     version: ClassVar[int]
     joins: ClassVar[Literal["cohort", "everyone"]] = "cohort"
-    """Clients asked in a round: the cohort that the suite samples, or all training clients."""
     commits: ClassVar[Literal["arrived", "trained"]] = "arrived"
-    """Clients that train and keep their new state when uploads get lost: those with an arrived upload, or all asked."""
-    personal: ClassVar[Literal["server", "local"]] = "server"
-    """Where a suite scores personal models before aggregation, they are made from the server's state, as always
-    (`personalize`), or are what this round's local update leaves (`local_model`)."""
-
     global_model: ClassVar[Literal["trained", "start", "initial", "none"]] = "trained"
-    """Result of `deploy`: a trained model (stages "global" and "finetuned"), one that is only a start for
-    fine-tuning ("finetuned" alone), the initial one, of which the same holds and to which no client sends anything, or
-    none: it has neither stage, and `deploy` is not called."""
     personal_of: ClassVar[Literal["everyone", "training"]] = "everyone"
-    """Which clients have a personal model: all, or only training clients, as their local updates make it."""
     personal_needs: ClassVar[str | None] = None
-    """The hyperparameter without which `personalize` has no models."""
     records: ClassVar[tuple[str, ...]] = ()
-    """The stages that personal models have beside "personalized" (see `pflbench.stages.RECORDED`)."""
-
-    meta_learned: ClassVar[bool] = False
-    """True if training lowers the loss after a client's own adaptation and asks nothing of the model before it."""
-
     needs_features: ClassVar[bool] = False
-    """True if the network's head must be one linear layer on features."""
-
-    def __init_subclass__(cls, **defaults: Any) -> None:
-        super().__init_subclass__()
-        change_defaults(cls, defaults)
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -172,34 +185,35 @@ class Method(Generic[S, C, U]):
         if self.needs_features and base.features is None:
             name = type(self).__name__
             raise UsageError(f"{name} needs a network whose head is one linear layer: mlp, lenet, or cnn6.")
-        return base
+        return base_then_head(base) if self.needs_features else base
 
     def draws(self, round: Round) -> tuple[Draw, ...]:
         """Draws whose minibatches `client` gets in this round, in order; the same for all clients."""
         raise UsageError(f"{type(self).__name__} does not say what its clients draw: write draws().")
 
-    def init(self, new: Initializer, clients: int) -> S:
+    def init(self, new: Initializer, clients: int) -> Tree:
         """The server's state before round 0; `clients` is the number of training clients."""
-        return cast(S, new())
+        return new()
 
-    def init_client(self, server: S, new: Initializer) -> C:
+    def init_client(self, server: Tree, new: Initializer) -> Tree:
         """A client's state before its first local update, given the server's state before round 0."""
-        return cast(C, ())
+        return ()
 
-    def client(self, f: Objective, server: S, state: C, *batches: Batches, round: Round) -> tuple[U, C]:
+    def client(self, f: Objective, server: Tree, state: Tree, *batches: Batches, round: Round) -> tuple[Tree, Tree]:
         """One client's local update: returns (upload, new client state)."""
         raise UsageError(f"{type(self).__name__} does not say what its clients do: write client().")
 
-    def server(self, server: S, uploads: U, n: Weights, round: Round) -> S:
+    def server(self, server: Tree, uploads: Tree, n: Weights, round: Round) -> Tree:
         """The server's new state from the cohort's uploads, stacked along a leading axis ["cohort", …]."""
-        return cast(S, pytree.tree_map(lambda u: mean(u, n), uploads))
+        return pytree.tree_map(lambda u: mean(u, n), uploads)
 
-    def deploy(self, f: Objective, server: S, support: Batches) -> Params:
+    def deploy(self, f: Objective, server: Tree, support: Batches) -> Params:
         """The global model for this client: stage "global", and the start of fine-tuning.
 
         `support`: one pass over the client's minibatches; none where the model is scored on the test set.
         """
-        return cast(Params, server)
+        model: Params = server
+        return model
 
     def tuned(self, step: int) -> str | None:
         """The part of the model that the suite's fine-tuning trains in this step, from 0; None: all of it."""
@@ -213,32 +227,126 @@ class Method(Generic[S, C, U]):
         """
         return query
 
-    def local_model(self, upload: U, state: C) -> Params | dict[str, Params]:
-        """The client's model after a local update that returned (upload, state): stages "stored" and "sampled".
-
-        With `personal = "local"` also its personal model before aggregation; where there are `records`, a dict as
-        `personalize` returns it. Without this function there are no such stages.
-        """
-        raise UsageError(f"{type(self).__name__} does not say what its clients keep: write local_model().")
-
     def personal_draws(self) -> tuple[Draw, ...]:
-        """Draws whose minibatches `personalize` gets, in order."""
+        """Draws whose minibatches `personal_model` gets if it has no upload, in order."""
         return ()
 
-    def personalize(
-        self, f: Objective, server: S, state: C, *batches: Batches, round: Round
+    def personal_model(
+        self, f: Objective, server: Tree, state: Tree, *batches: Batches, round: Round, upload: Tree = None
     ) -> Params | dict[str, Params]:
-        """A client's personal model, from the server's new state and its own: stage "personalized".
+        """A client's personal model; with `records`, models by stage: "personalized" and those.
 
-        Where there are `records`, the models by stage: "personalized" and those. Without this function there are none.
+        Without an upload: from the server's new state and the client's (stage "personalized"). With one, and without
+        minibatches: the model after the local update that returned (upload, state), from the server's state before
+        aggregation. A function that takes `upload` gives the method the stages "stored" and "sampled"; with
+        `personal_of = "training"`, its result is also what suites score before aggregation.
         """
-        raise UsageError(f"{type(self).__name__} has no personal models, so no stage 'personalized'.")
+        raise UsageError(f"{type(self).__name__} has no personal models: write personal_model().")
 
-    def diagnose(self, state: C) -> dict[str, Scalar]:
+    def diagnose(self, state: Tree) -> dict[str, Scalar]:
         """Numbers about one client to be stored, at most 64, from its state after training (pFedVEM's confidence)."""
         return {}
+
+
+def steps(fn: Callable[..., Carry], carry: Carry, batches: Batches, *more: Sequence[Any]) -> Carry:
+    """Fold `fn(carry, batch, *others)` over minibatches.
+
+    A padded step leaves the whole carry (parameters, momentum, moments, counters) as it was. `more` are further
+    sequences of the same length, handed to `fn` element by element.
+    """
+    for b, *others in zip(batches, *more, strict=True):
+        carry = keep(b, fn(carry, b, *others), carry)
+    return carry
+
+
+def train(
+    grad: Callable[[Any, Batch], Any],
+    w: Carry,
+    batches: Batches,
+    by: Optimizer,
+    *,
+    decay: Tensor | None = None,
+    memory: State = None,
+) -> tuple[Carry, State]:
+    """Descend over minibatches, one update each: `train(f.grad, w, batches, SGD(lr))`.
+
+    Args:
+        grad: Gradient at (w, minibatch).
+        w: A vector, or a NamedTuple of vectors.
+        batches: The minibatches.
+        by: The optimizer.
+        decay: Weight decay of w's entries, from `f.decay`; None: none.
+        memory: The optimizer's, to go on from; None: from rest.
+
+    Returns:
+        The trained w, and the optimizer's memory.
+    """
+
+    def step(carry: tuple[Any, State], b: Batch) -> tuple[Any, State]:
+        w, memory = carry
+        return by.update(w, decayed(grad(w, b), w, decay), memory)
+
+    return steps(step, (w, by.init(w) if memory is None else memory), batches)
+
+
+def optimizer(name: Literal["sgd", "adam"], lr: float, momentum: float | None = None) -> Optimizer:
+    """The local optimizer of this name. Raises `UsageError` for a momentum of Adam."""
+    if name == "adam" and momentum is not None:
+        raise UsageError(f"momentum = {momentum} is an option of SGD: with optimizer = adam, set momentum to none.")
+    return Adam(lr) if name == "adam" else SGD(lr, momentum)
+
+
+def local_draw(epochs: int, steps: int | None, batch: int | None = None) -> Draw:
+    """Draw of `epochs` passes or, unless `steps` is None, of so many minibatches.
+
+    Static steps are the next ones of the client's stream and move its cursor for good, unlike epochs (CAFeMe's code);
+    reshuffled ones are the first of the passes.
+    """
+    return Draw(epochs=epochs, batch=batch) if steps is None else Draw(steps=steps, in_passes=True, batch=batch)
 
 
 def mean(stacked: Float[Tensor, "cohort *shape"], n: Weights) -> Float[Tensor, "*shape"]:
     """The weighted mean over the cohort."""
     return torch.einsum("c,c...->...", n.to(stacked.dtype), stacked)
+
+
+def row_mean(values: Float[Tensor, "rows *shape"], mask: Tensor | None) -> Float[Tensor, "*shape"]:
+    """The mean over a minibatch's real rows; no mask: all are real."""
+    if mask is None:
+        return values.mean(0)
+    real = mask.view(-1, *[1] * (values.dim() - 1))
+    return torch.where(real, values, 0).sum(0) / mask.sum().clamp(min=1)
+
+
+def decayed(g: Tensor, w: Tensor, decay: Tensor | None) -> Tensor:
+    """The gradient with weight decay at w (None: without)."""
+    return g if decay is None else torch.addcmul(g, decay, w)
+
+
+def keep(b: Batch, new: Carry, old: Carry) -> Carry:
+    """`new` if the step of `b` is real, else `old`."""
+    if b.real is None:
+        return new
+    real = b.real
+    chosen: Carry = pytree.tree_map(lambda x, y: torch.where(real, x, y), new, old)
+    return chosen
+
+
+def total_loss(f: Objective, w: Params, batches: Batches) -> Scalar:
+    """The sum of minibatch losses over `batches`."""
+    return steps(lambda total, b: total + f(w, b), w.new_zeros(()), batches)
+
+
+def base_then_head(network: Network) -> Network:
+    """The network. Raises `UsageError` unless its vector is a base and then a head, on which `with_base` relies."""
+    if (parts := list(network.layout.parts)) != ["base", "head"]:
+        raise UsageError(
+            f"This method needs a network of a base and then a head, not of {' and '.join(parts)}; the network's "
+            f"layers are {', '.join(network.layout.layers)}. Take a network of more layers, or name another head."
+        )
+    return network
+
+
+def with_base(server: Params, base: Tensor) -> Params:
+    """The server's vector with another base."""
+    return torch.cat([base, server[base.shape[-1] :]])

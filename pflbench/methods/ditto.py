@@ -1,94 +1,59 @@
-"""Ditto (Li et al. 2021, Algorithm 1), as CAFeMe's tables use it.
+"""Ditto (Li et al., ICML 2021, arXiv 2012.04221, Algorithm 1), as in CAFeMe's tables.
 
 Departures:
-1. The global part is S Adam steps with a state per client that is kept between local updates (authors' CAFeMe code;
-   `optimizer_state="reset"`: each local update begins at rest; `optimizer="sgd"`: plain SGD, as CAFeMe's text has it).
-2. The proximal anchor is the global model received in this round; `anchor="stale"`: what the client's last
-   participation sent, at first the initial model (authors' code). The global model is the same either way.
-3. CAFeMe's tables score the fine-tuned global model, never the personal one (stage "personalized": v as the client's
-   last local update left it); the personal steps still advance the client's stream, as in the authors' code.
-Special cases: lambda = 0: the personal model is trained as by plain local SGD on the same minibatches.
+1. The global part uses Adam, whose memory a client keeps between local updates (CAFeMe's code); `optimizer="sgd"`:
+   plain SGD (CAFeMe's text).
+2. CAFeMe's tables score the fine-tuned global model, never the personal one. The personal steps still advance the
+   client's stream, as in CAFeMe's code.
+Special case: lam = 0: the personal model is trained by plain local SGD on the same minibatches.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
-from pflbench.methods.base import (
-    Batch,
-    Batches,
-    Draw,
-    Empty,
-    Initializer,
-    Method,
-    Objective,
-    Round,
-    descend,
-    descend_on,
-    hyper,
-)
-from pflbench.methods.local_adam import LocalAdam
-from pflbench.methods.local_sgd import LocalRate, PersonalRate, Pull, StepsOrPasses
-from pflbench.optim import SGD, Adam, AdamState, Optimizer
-from pflbench.typing import Params
+from pflbench.methods.base import SGD, Adam, Draw, Method, hyper, train
 
 
-class DittoClient(NamedTuple):
-    """The personal model v; Adam's state for the global part, and the last upload, where they are kept."""
+class Client(NamedTuple):
+    """The personal model v, and the memory of the global part's optimizer."""
 
-    personal: Params
-    adam: AdamState | Empty
-    sent: Params | Empty = ()
+    v: Any
+    memory: Any
 
 
 @dataclass(frozen=True)
-class Ditto(
-    StepsOrPasses, LocalRate, PersonalRate, Pull, LocalAdam, Method[Params, DittoClient, Params], personal_lr=1e-3
-):
-    """A personal model pulled toward the global one, beside ordinary federated training.
-
-    `steps` or `epochs` are those of each of the two parts; `lr` is the global part's, `personal_lr` v's (plain SGD).
-    """
+class Ditto(Method):
+    """A personal model pulled toward the global one, beside ordinary federated training."""
 
     version: ClassVar[int] = 1
     personal_of = "training"
-    anchor: Literal["current", "stale"] = hyper(
-        "current", "What v is pulled toward: the global model received, or the client's last upload.", added=True
-    )
-    optimizer: Literal["sgd"] | None = hyper(None, "The global part's: plain SGD; none: Adam (authors' CAFeMe code).")
+    steps: int = hyper(5, "Local steps of each part.", least=0)
+    epochs: int | None = hyper(None, "Local epochs of each part, in place of steps; none: steps.", least=0)
+    lr: float = hyper(1e-3, "Learning rate of the global part.", least=0)
+    personal_lr: float | None = hyper(1e-3, "Learning rate of the personal model; none: `lr`.", least=0)
+    lam: float = hyper(0.1, "Strength lambda of the pull toward the global model.", least=0)
+    optimizer: Literal["sgd"] | None = hyper(None, "Optimizer of the global part; none: Adam.")
 
-    def draws(self, round: Round) -> tuple[Draw, ...]:
-        return self.amount(), self.amount()
-
-    def init_client(self, server: Params, new: Initializer) -> DittoClient:
-        """The personal model starts at the initial global one."""
-        return DittoClient(server, self.kept(self.by().init(server)), self._sent(server))
-
-    def client(
-        self, f: Objective, server: Params, state: DittoClient, *batches: Batches, round: Round
-    ) -> tuple[Params, DittoClient]:
-        mine, shared = batches
-        anchor, by = server if isinstance(state.sent, tuple) else state.sent, self.by()
-
-        # v descends along grad f(v) + lambda (v - w), w being the received model.
-        def pulled(v: Params, b: Batch) -> Params:
-            return f.grad(v, b) + self.lam * (v - anchor)
-
-        personal = descend(pulled, state.personal, mine, SGD(self.personal_rate(self.lr)))
-        # The global part, from w.
-        w, adam = descend_on(f.grad, (server, self.begun(by, server, state.adam)), shared, by)
-        return w, DittoClient(personal, self.kept(adam), self._sent(w))
-
-    def local_model(self, upload: Params, state: DittoClient) -> Params:
-        return state.personal
-
-    def by(self) -> Optimizer:
+    @property
+    def by(self):
         """The global part's optimizer."""
         return Adam(self.lr) if self.optimizer is None else SGD(self.lr)
 
-    def _sent(self, w: Params) -> Params | Empty:
-        return w if self.anchor == "stale" else ()
+    def draws(self, round):
+        part = Draw(steps=self.steps) if self.epochs is None else Draw(epochs=self.epochs)
+        return part, part
 
-    def personalize(self, f: Objective, server: Params, state: DittoClient, *batches: Batches, round: Round) -> Params:
-        return state.personal
+    def init_client(self, server, new):
+        return Client(server, self.by.init(server))
+
+    def client(self, f, w, state, for_v, for_w, *, round):
+        def pulled(v, b):
+            return f.grad(v, b) + self.lam * (v - w)
+
+        # v <- v - eta (grad F(v) + lambda (v - w)); then w is trained as in FedAvg.
+        v, _ = train(pulled, state.v, for_v, SGD(self.lr if self.personal_lr is None else self.personal_lr))
+        sent, memory = train(f.grad, w, for_w, self.by, memory=state.memory)
+        return sent, Client(v, memory)
+
+    def personal_model(self, f, server, state, *, round, upload=None):
+        return state.v

@@ -1,134 +1,119 @@
 """FedDBE (Zhang et al., NeurIPS 2023, arXiv 2311.14975), as PFLlib has it: a personal shift of the features.
 
-A client's head reads f + v, of the base's features f and the client's own shift v, which is trained with the model. The
-model is averaged. Round 0 is for the consensus alone: every client trains from the initial model, which it then
-forgets, and sends the running mean of its features; their mean stays for good. From then on kappa pulls the running
-mean of a local update toward it.
+A client's head reads f + v, of the base's features f and the client's shift v, which is trained with the model; the
+model is averaged. Round 0 makes the consensus: every client trains from the initial model, which is then dropped, and
+sends the running mean of its features; the mean of these stays. From round 1 on, kappa pulls a local update's running
+mean toward it. A head on f + v is the head with the bias b + W v on f, so gradients follow from the suite's network.
 
-A head on f + v is the head with the bias b + W v on f, so the network is the suite's and gradients follow from its own.
-
-Departures:
-1. PFLlib makes the consensus before it counts rounds: here there is one round more. Clients of a cohort that is sampled
-   later have no part in it.
-2. Round 0 trains for `epochs`, as every round does (PFLlib: one epoch).
-3. Every client sends the running mean in every round, which is read in the first one.
-4. The whole cohort keeps its shift, whether its upload arrives or not. `momentum` and `weight_decay` are added, and the
-   shift is never decayed.
-Special cases: kappa = 0 and shift_lr = 0, static minibatches and all clients in every round: after round 0, FedAvg.
+Departures: 1. PFLlib makes the consensus before it counts rounds: here one more round does. Clients of later cohorts
+have no part in it. 2. Round 0 trains for `epochs` (PFLlib: one epoch). 3. Every client sends its running mean in every
+round.
+4. The whole cohort keeps its shift, even if the upload is lost. 5. Momentum and weight decay, which the shift never
+has.
+Special cases: kappa = 0 and shift_lr = 0, with static minibatches and all clients: after round 0, FedAvg.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 
-from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Weights, hyper, mean, steps
-from pflbench.methods.fedper import base_then_head
-from pflbench.methods.local_sgd import LocalSGD
-from pflbench.methods.loops import decayed, row_mean
-from pflbench.models.network import Network
-from pflbench.optim import State
-from pflbench.typing import Float, Params, Rows, Scalar, Tensor
-
-Features = Float[Tensor, "width"]
-_Carry = tuple[Params, State, Features, State, Features]
-"""Model, shift, each with its optimizer's memory, and the running mean of features."""
+from pflbench.methods.base import SGD, Method, decayed, hyper, local_draw, mean, row_mean, steps
 
 
 class Consensus(NamedTuple):
     """The model, the mean features, and 1 from the second round on, else 0."""
 
-    w: Params
-    features: Features
-    begun: Scalar
+    w: Any
+    features: Any
+    ready: Any
 
 
-class Sent(NamedTuple):
+class Upload(NamedTuple):
     """A trained model, and the running mean of its features."""
 
-    w: Params
-    features: Features
+    w: Any
+    features: Any
 
 
 @dataclass(frozen=True)
-class FedDBE(LocalSGD, Method[Consensus, Features, Sent]):
-    """One model, whose head reads the features plus a shift of each client's own."""
+class FedDBE(Method):
+    """One model, whose head reads the features plus a personal shift."""
 
     version: ClassVar[int] = 1
     commits = "trained"
     personal_of = "training"
     needs_features = True
-    kappa: float = hyper(0.0, "Weight of the distance of the running mean of features from the consensus.", least=0)
+    kappa: float = hyper(0.0, "Weight of the running mean's distance from the consensus.", least=0)
     running: float = hyper(0.1, "Share of a minibatch in the running mean of features (momentum).", least=0, most=1)
-    shift_lr: float | None = hyper(None, "Learning rate of the shift; none: the local one.", least=0)
+    shift_lr: float | None = hyper(None, "Learning rate of the shift; none: `lr`.", least=0)
+    epochs: int = hyper(5, "Local epochs per round.", least=0)
+    steps: int | None = hyper(None, "Local steps per round, in place of epochs.", least=0)
+    batch: int | None = hyper(None, "Examples per minibatch; none: the suite's.", least=1)
+    lr: float = hyper(1e-3, "Local learning rate.", least=0)
+    momentum: float | None = hyper(None, "Momentum of local SGD.", least=0)
+    weight_decay: float | None = hyper(None, "Weight decay of layers' weights.", least=0)
 
-    def network(self, base: Network) -> Network:
-        """The suite's, if it is a base and then a linear head."""
-        return base_then_head(super().network(base))
+    def draws(self, round):
+        return (local_draw(self.epochs, self.steps, self.batch),)
 
-    def init(self, new: Initializer, clients: int) -> Consensus:
+    def init(self, new, clients):
         w = new()
         return Consensus(w, w.new_zeros(new.width), w.new_zeros(()))
 
-    def init_client(self, server: Consensus, new: Initializer) -> Features:
+    def init_client(self, server, new):
         return torch.zeros_like(server.features)
 
-    def client(
-        self, f: Objective, server: Consensus, state: Features, *batches: Batches, round: Round
-    ) -> tuple[Sent, Features]:
-        by, decay = self.local_optimizer(self.lr), f.decay(self.weight_decay, server.w)
-        of_shift = self.local_optimizer(self.lr if self.shift_lr is None else self.shift_lr)
+    def client(self, f, server, state, batches, *, round):
+        by, decay = SGD(self.lr, self.momentum), f.decay(self.weight_decay, server.w)
+        of_shift = SGD(self.lr if self.shift_lr is None else self.shift_lr, self.momentum)
         head, classes = f.part("head"), f.classes
-        share, begun = self.running, server.begun
 
-        def step(carry: _Carry, b: Batch) -> _Carry:
-            w, memory, v, of_v, before = carry
+        def distance(z, labels, mask, past, consensus):
+            # Half the mean square distance of the running mean, of which these features are the newest part.
+            return ((past + self.running * row_mean(z, mask) - consensus) ** 2).mean() / 2
+
+        def step(carry, b):
+            w, v, past, of_w, of_v = carry
             g = f.grad(shifted(w, v, classes), b)
-            weight, bias = matrix(g[head], classes), g[head][-classes:]
-            g_v = matrix(w[head], classes).mT @ bias
-            g = torch.cat([g[: head.start], (weight + torch.outer(bias, v)).flatten(), bias])
-            past = (1 - share) * before
+            base, weight, bias = g[: head.start], matrix(g[head], classes), g[head][-classes:]
+            past = (1 - self.running) * past
             if self.kappa:
-                pull = f.grad(w, b, wrt="base", loss=self.distance, at="features", args=(past, server.features))
-                g = torch.cat([g[: head.start] + begun * self.kappa * pull, g[head.start :]])
-            now = past + share * row_mean(f.features(w, b), b.mask)
-            w_new, memory = by.update(w, decayed(g, w, decay), memory)
-            v_new, of_v = of_shift.update(v, begun * g_v, of_v)
-            return w_new, memory, v_new, of_v, now
+                pull = f.grad(w, b, wrt="base", loss=distance, at="features", args=(past, server.features))
+                base = base + server.ready * self.kappa * pull
+            g = torch.cat([base, (weight + torch.outer(bias, v)).flatten(), bias])
+            g_v = matrix(w[head], classes).mT @ bias
+            features = past + self.running * row_mean(f.features(w, b), b.mask)
+            w, of_w = by.update(w, decayed(g, w, decay), of_w)
+            v, of_v = of_shift.update(v, server.ready * g_v, of_v)
+            return w, v, features, of_w, of_v
 
-        rest = torch.zeros_like(state)
-        w, _, v, _, features = steps(step, (server.w, by.init(server.w), state, of_shift.init(state), rest), *batches)
-        return Sent(w, features), v
+        start = server.w, state, torch.zeros_like(state), by.init(server.w), of_shift.init(state)
+        w, v, features, _, _ = steps(step, start, batches)
+        return Upload(w, features), v
 
-    def distance(self, features: Tensor, labels: Rows, mask: Tensor | None, past: Tensor, consensus: Tensor) -> Scalar:
-        """Half the mean square distance of the running mean from the consensus; these features are its newest part."""
-        return ((past + self.running * row_mean(features, mask) - consensus) ** 2).mean() / 2
-
-    def server(self, server: Consensus, uploads: Sent, n: Weights, round: Round) -> Consensus:
-        """The mean model; in round 0 the model as it was, and the consensus."""
-        begun = server.begun > 0
+    def server(self, server, uploads, n, round):
+        ready = server.ready > 0  # else the model stays, and the consensus is made
         w, features = mean(uploads.w, n), mean(uploads.features, n)
         return Consensus(
-            torch.where(begun, w, server.w),
-            torch.where(begun, server.features, features),
-            torch.ones_like(server.begun),
+            torch.where(ready, w, server.w),
+            torch.where(ready, server.features, features),
+            torch.ones_like(server.ready),
         )
 
-    def deploy(self, f: Objective, server: Consensus, support: Batches) -> Params:
+    def deploy(self, f, server, support):
         return server.w
 
-    def personalize(self, f: Objective, server: Consensus, state: Features, *batches: Batches, round: Round) -> Params:
+    def personal_model(self, f, server, state, *, round):
         return shifted(server.w, state, f.classes)
 
 
-def matrix(head: Tensor, classes: int) -> Float[Tensor, "classes width"]:
-    """The weights of a linear head."""
+def matrix(head, classes):
+    """The weights of a linear head, ["classes", "width"]."""
     return head[:-classes].view(classes, -1)
 
 
-def shifted(w: Params, v: Features, classes: int) -> Params:
+def shifted(w, v, classes):
     """The model whose head's bias is b + W v, so that its logits are those on features f + v."""
     weight = w[-classes * (len(v) + 1) : -classes].view(classes, -1)
     return torch.cat([w[:-classes], w[-classes:] + weight @ v])

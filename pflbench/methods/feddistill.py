@@ -1,82 +1,73 @@
 """FedDistill (federated distillation; Jeong et al. 2018, arXiv 1811.11479), as PFLlib has it: mean logits are sent.
 
-A client trains a model of its own on the cross-entropy plus lam times a term that pulls its logits toward the clients'
+A client trains a personal model on the cross-entropy plus lam times a term that pulls its logits toward the clients'
 mean logits of the row's label. It sends its mean logits of each label that it has, taken before each step.
 
-Departures:
-1. The mean over the clients of a label has the client itself (the paper leaves it out), and is unweighted.
+Departures: 1. The mean over the clients of a label includes the client itself (paper: excludes it), and is unweighted.
 2. `term`: "soft" is the cross-entropy with the softmax of the mean logits, nearest to the paper; "mse" the mean square
-   distance (PFLlib's code of 2023); "raw" takes the logits themselves as targets (its code since November 2025).
-3. A label that no upload has keeps its mean. In networks with dropout the means are of logits without. The whole
-   cohort keeps its model, whether its upload arrives or not. `momentum` and `weight_decay` are added.
+distance (PFLlib's code of 2023). 3. A label without uploads keeps its mean. 4. Means are of logits without dropout. 5.
+The whole cohort keeps its model, even if the upload is lost. 6. Momentum and weight decay.
 Special cases: lam = 0: each client's model is Local's on the same minibatches.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch.nn.functional as F
 
-from pflbench.methods.base import Batch, Batches, Initializer, Method, Objective, Round, Weights, hyper, steps
-from pflbench.methods.class_means import ClassMeans, ClassSums, pooled
-from pflbench.methods.local_sgd import LocalSGD
-from pflbench.methods.loops import decayed, row_mean
-from pflbench.optim import State
-from pflbench.typing import Params, Rows, Scalar, Tensor
+from pflbench.methods.base import SGD, Method, decayed, hyper, local_draw, row_mean, steps
+from pflbench.methods.class_means import ClassMeans, ClassSums, none, pooled
 
 
 @dataclass(frozen=True)
-class FedDistill(LocalSGD, Method[ClassMeans, Params, ClassMeans]):
-    """Models of the clients' own, whose logits are pulled toward the clients' mean ones of the same label."""
+class FedDistill(Method):
+    """Personal models, whose logits are pulled toward the clients' mean ones of the same label."""
 
     version: ClassVar[int] = 1
     commits = "trained"
-    personal = "local"
     personal_of = "training"
     global_model = "none"
-    lam: float = hyper(1.0, "Weight of the term that pulls toward the mean logits.", least=0)
-    term: Literal["soft", "mse", "raw"] = hyper(
-        "soft",
-        "The term: cross-entropy with their softmax, mean square distance, or cross-entropy with them as they are.",
-    )
+    lam: float = hyper(1.0, "Weight of the pull toward the mean logits.", least=0)
+    term: Literal["soft", "mse"] = hyper("soft", "Cross-entropy with their softmax, or mean square distance.")
+    epochs: int = hyper(5, "Local epochs per round.", least=0)
+    steps: int | None = hyper(None, "Local steps per round, in place of epochs.", least=0)
+    batch: int | None = hyper(None, "Examples per minibatch; none: the suite's.", least=1)
+    lr: float = hyper(1e-3, "Local learning rate.", least=0)
+    momentum: float | None = hyper(None, "Momentum of local SGD.", least=0)
+    weight_decay: float | None = hyper(None, "Weight decay of layers' weights.", least=0)
 
-    def init(self, new: Initializer, clients: int) -> ClassMeans:
-        return ClassMeans.none(new(), new.classes, new.classes)
+    def draws(self, round):
+        return (local_draw(self.epochs, self.steps, self.batch),)
 
-    def init_client(self, server: ClassMeans, new: Initializer) -> Params:
+    def init(self, new, clients):
+        return ClassMeans(*none(new(), new.classes, new.classes))
+
+    def init_client(self, server, new):
         return new()
 
-    def client(
-        self, f: Objective, server: ClassMeans, state: Params, *batches: Batches, round: Round
-    ) -> tuple[ClassMeans, Params]:
-        by, decay, loss = self.local_optimizer(self.lr), f.decay(self.weight_decay, state), self.loss
+    def client(self, f, server, state, batches, *, round):
+        by, decay = SGD(self.lr, self.momentum), f.decay(self.weight_decay, state)
 
-        def step(carry: tuple[Params, State, ClassSums], b: Batch) -> tuple[Params, State, ClassSums]:
-            w, memory, seen = carry
-            g = f.grad(w, b, loss=loss, args=tuple(server))
-            return *by.update(w, decayed(g, w, decay), memory), seen.add(f.logits(w, b), b)
+        def step(carry, b):
+            w, memory, sums = carry
+            g = f.grad(w, b, loss=self.loss, args=tuple(server))
+            return *by.update(w, decayed(g, w, decay), memory), sums.add(f.logits(w, b), b)
 
-        start = state, by.init(state), ClassSums.none(state, f.classes, f.classes)
-        w, _, seen = steps(step, start, *batches)
-        return seen.means, w
+        start = state, by.init(state), ClassSums(*none(state, f.classes, f.classes))
+        w, _, sums = steps(step, start, batches)
+        return sums.means, w
 
-    def loss(self, logits: Tensor, labels: Rows, mask: Tensor | None, means: Tensor, there: Tensor) -> Scalar:
+    def loss(self, logits, labels, mask, means, exist):
         """The mean over rows of the cross-entropy and, for labels with mean logits, lam times the term."""
-        wanted, known = ClassMeans(means, there).of(labels)
+        wanted, known = ClassMeans(means, exist).of(labels)
         if self.term == "mse":
             terms = ((logits - wanted) ** 2).mean(-1)
         else:
-            targets = wanted.softmax(-1) if self.term == "soft" else wanted
-            terms = -(targets * logits.log_softmax(-1)).sum(-1)
+            terms = -(wanted.softmax(-1) * logits.log_softmax(-1)).sum(-1)
         return row_mean(F.cross_entropy(logits, labels, reduction="none") + self.lam * known * terms, mask)
 
-    def server(self, server: ClassMeans, uploads: ClassMeans, n: Weights, round: Round) -> ClassMeans:
+    def server(self, server, uploads, n, round):
         return pooled(server, uploads)
 
-    def local_model(self, upload: ClassMeans, state: Params) -> Params:
-        return state
-
-    def personalize(self, f: Objective, server: ClassMeans, state: Params, *batches: Batches, round: Round) -> Params:
+    def personal_model(self, f, server, state, *, round, upload=None):
         return state

@@ -1,68 +1,49 @@
 """FedPer (Arivazhagan et al. 2019, arXiv 1912.00818, Algorithms 1 and 2): a shared base, a personal head.
 
 Departures:
-1. The personalization layers are the network's head (in most networks the last layer); all clients start from the
-   seed's common one, as in the rest of a suite's methods.
-2. The whole cohort trains and keeps its head, whether its upload arrives or not (pFedVEM's tables; the paper's
-   clients all take part in every round).
-3. The server's mean is weighted as the suite says, over uploads that arrive (the paper: by examples, over all).
-4. `momentum` and `weight_decay` are none of the paper's; each local update begins with a fresh momentum (pFedVEM's
-   and FedEC's tables).
-5. `private_init` is none of the paper's: see `partly_shared`.
-The global model, which the paper does not have, is the shared base with the initial head: a start for fine-tuning.
-Special cases: with one client and without momentum, plain SGD; with a base of no entries, Local.
+1. The personalization layers are the network's head; all clients start from the seed's common one.
+2. The whole cohort trains and keeps its head, also where an upload gets lost (pFedVEM's tables).
+3. The suite sets the weights of the server's mean (paper: by examples, over all clients).
+4. The global model, which the paper does not have, is the shared base with the initial head: a start for fine-tuning.
+Special cases: one client and no momentum: plain SGD. With a base of no entries: Local.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
-from pflbench.errors import UsageError
-from pflbench.methods.base import Initializer, Objective
-from pflbench.methods.local_sgd import LocalEpochs
-from pflbench.methods.partly_shared import PartlyShared
-from pflbench.models.network import Network
-from pflbench.typing import Float, Params, Tensor
-
-Base = Float[Tensor, "base"]
-Head = Float[Tensor, "head"]
+from pflbench.methods.base import base_then_head, mean, with_base
+from pflbench.methods.fedavg import FedAvg
 
 
 @dataclass(frozen=True)
-class PersonalHead(PartlyShared):
-    """The base is averaged, the head stays at the client (FedPer, FedRep)."""
-
-    def network(self, base: Network) -> Network:
-        """The suite's, if it is a base and then a head."""
-        return base_then_head(base)
-
-    def shared(self, of: Objective | Initializer) -> slice:
-        return of.part("base")
-
-
-@dataclass(frozen=True)
-class FedPer(LocalEpochs, PersonalHead):
+class FedPer(FedAvg):
     """Base and head trained together; the base is averaged, the head stays at the client."""
 
     version: ClassVar[int] = 1
+    commits = "trained"
+    global_model = "start"
+    personal_of = "training"
 
+    def network(self, base):
+        return base_then_head(base)
 
-def base_then_head(network: Network) -> Network:
-    """The network itself. Raises `UsageError` unless its vector is a base and then a head.
+    def shared(self, of):
+        """Slice of the shared part, the first in the vector; `of`: the objective or the initializer."""
+        return of.part("base")
 
-    So that a server, which does not see the network, can put a mean of bases where it belongs.
-    """
-    if (parts := list(network.layout.parts)) != ["base", "head"]:
-        raise UsageError(
-            f"This method needs a network of a base and then a head, not of {' and '.join(parts)}; the network's "
-            f"layers are {', '.join(network.layout.layers)}. Take a network of more layers, or name another head."
-        )
-    return network
+    def init_client(self, server, new):
+        return server[self.shared(new).stop :]
 
+    def client(self, f, server, state, batches, *, round):
+        where = self.shared(f)
+        w = self.trained(f, torch.cat([server[where], state]), batches)
+        return w[where], w[where.stop :]
 
-def with_base(server: Params, base: Base) -> Params:
-    """The server's vector with another base."""
-    return torch.cat([base, server[base.shape[-1] :]])
+    def server(self, server, uploads, n, round):
+        return with_base(server, mean(uploads, n))
+
+    def personal_model(self, f, server, state, batches=(), *, round, upload=None):
+        base = server[self.shared(f)] if upload is None else upload
+        return self.trained(f, torch.cat([base, state]), batches, lr=self.personal_lr)

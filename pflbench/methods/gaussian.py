@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pflbench.hyper import hyper
 from pflbench.typing import Float, Part, Scalar
 
 Samples = Float[Tensor, "samples part"]
-
-
-@dataclass(frozen=True)
-class PosteriorScale:
-    """Hyperparameter `scale`, the initial width of posteriors."""
-
-    scale: float = hyper(1.0, "Initial standard deviation, of every entry.", above=0)
 
 
 class Gaussian(NamedTuple):
@@ -30,23 +21,14 @@ class Gaussian(NamedTuple):
 
     @property
     def std(self) -> Part:
-        """The standard deviations."""
-        return softplus(self.prescale)
+        """The standard deviations; softplus(x) is x above 50, to float64's precision."""
+        return F.softplus(self.prescale, threshold=50)
 
 
 def gaussian(mean: Part, std: float) -> Gaussian:
     """The Gaussian around `mean` with this standard deviation in every direction."""
-    return Gaussian(mean, inverse_softplus(torch.full_like(mean, std)))
-
-
-def softplus(x: Tensor) -> Tensor:
-    """ln(1 + exp(x)), which is x to float64's precision above 50."""
-    return F.softplus(x, threshold=50)
-
-
-def inverse_softplus(y: Tensor) -> Tensor:
-    """The x whose softplus is y > 0: ln(exp(y) - 1)."""
-    return y + torch.log(-torch.expm1(-y))
+    y = torch.full_like(mean, std)
+    return Gaussian(mean, y + torch.log(-torch.expm1(-y)))  # the inverse of softplus
 
 
 def sampled_gradient(q: Gaussian, g: Samples, noise: Samples) -> Gaussian:

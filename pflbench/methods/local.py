@@ -1,90 +1,64 @@
-"""Local training: no communication; the baseline below which federation does not pay (pFedVEM, CVPR 2023, Table 1).
+"""Local training without communication, the baseline below which federation does not pay (pFedVEM's Table 1).
 
-All clients start from the seed's common initial model. One round is the whole training; further rounds go on where
-the last one stopped, with a fresh momentum or, with `keep_momentum`, as if there had been no rounds.
+All clients start from the seed's common initial model. A further round continues the training, with an empty momentum
+or, with `keep_momentum`, as if all rounds were one. The global model is the initial one: it can be fine-tuned (stage
+"finetuned"), as by a client that never trains in a federation.
 
-Its global model is that initial one, which no client changes: it can be fine-tuned (stage "finetuned"), as by a client
-that never trains in a federation, and is not shown itself. With `epochs` = 0 nothing is trained at all.
-
-Departures: pFedVEM's tables give each client the best learning rate and batch size of a grid; here a run has one of
-each, and the suite chooses.
-Special cases: one round = `torch.optim.SGD`, or with `optimizer="adam"` `torch.optim.Adam`, for so many epochs; two
-rounds without momentum = one of twice the epochs on the same minibatches, and with `keep_momentum` of any momentum;
-fine-tuned, plain SGD from the initial model.
+Departure: pFedVEM's tables choose each client's learning rate and batch size from a grid; here the suite sets them.
+Special cases: one round is `torch.optim.SGD` or `torch.optim.Adam` for these epochs. Two rounds without momentum, or
+with `keep_momentum`, are one of twice the epochs on the same minibatches.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-import torch
-
-from pflbench.errors import UsageError
-from pflbench.methods.base import Batches, Initializer, Method, Objective, Round, Weights, descend_on, hyper
-from pflbench.methods.local_sgd import LocalSGD
-from pflbench.optim import SGD, Optimizer
-from pflbench.typing import Float, Params, Scalar, Tensor
+from pflbench.methods.base import SGD, UsageError, hyper, train
+from pflbench.methods.fedavg import FedAvg
 
 
 class Moving(NamedTuple):
-    """A model on its way, and its velocity."""
+    """A model and its velocity."""
 
-    w: Params
-    velocity: Params
-
-
-Own = Params | Moving
-"""A client's model, with its velocity if that is kept."""
+    w: Any
+    velocity: Any
 
 
 @dataclass(frozen=True)
-class Local(LocalSGD, Method[Params, Own, Scalar], epochs=20):
-    """Every client on its own, from the common initial model."""
+class Local(FedAvg):
+    """Every client trains alone, from the common initial model."""
 
     version: ClassVar[int] = 1
     commits = "trained"
-    personal = "local"
     global_model = "initial"
     personal_of = "training"
-    optimizer: Literal["sgd", "adam"] = hyper(
-        "sgd", "Optimizer of local updates, at rest when each begins; adam has no `momentum`.", added=True
-    )
+    epochs: int = hyper(20, "Local epochs per round.", least=0)
     keep_momentum: bool | None = hyper(
         None, "One training of all clients over all rounds: momentum is kept between them, and no cohort is sampled."
     )
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         super().__post_init__()
-        self.local_optimizer(self.lr)  # refuses a momentum of Adam
         if self.keep_momentum and self.momentum is None:
             raise UsageError("Local: keep_momentum needs a momentum.")
 
     @property
-    def joins(self) -> Literal["cohort", "everyone"]:  # type: ignore[override]
+    def joins(self):
         """All training clients, if training is one over all rounds."""
         return "everyone" if self.keep_momentum else "cohort"
 
-    def init_client(self, server: Params, new: Initializer) -> Own:
-        """The common initial model, at rest."""
-        return Moving(server, torch.zeros_like(server)) if self.keep_momentum else server
+    def init_client(self, server, new):
+        return Moving(server, SGD(self.lr, self.momentum).init(server)) if self.keep_momentum else server
 
-    def client(self, f: Objective, server: Params, state: Own, *batches: Batches, round: Round) -> tuple[Scalar, Own]:
-        """Train the client's own model further; the upload says nothing."""
-        if isinstance(state, Tensor):
-            return server.new_zeros(()), self.sgd(f, state, *batches, lr=self.lr)
+    def client(self, f, server, state, batches, *, round):
+        nothing = server.new_zeros(())
+        if not self.keep_momentum:
+            return nothing, self.trained(f, state, batches)
         by, decay = SGD(self.lr, self.momentum), f.decay(self.weight_decay, state.w)
-        return server.new_zeros(()), Moving(*descend_on(f.grad, (state.w, state.velocity), batches[0], by, decay=decay))
+        return nothing, Moving(*train(f.grad, state.w, batches, by, decay=decay, memory=state.velocity))
 
-    def server(self, server: Params, uploads: Float[Tensor, "cohort"], n: Weights, round: Round) -> Params:
-        """The initial model, which never changes."""
+    def server(self, server, uploads, n, round):
         return server
 
-    def local_optimizer(self, lr: float) -> Optimizer:
-        return self.sgd_or_adam(self.optimizer, lr)
-
-    def local_model(self, upload: Scalar, state: Own) -> Params:
-        return state if isinstance(state, Tensor) else state.w
-
-    def personalize(self, f: Objective, server: Params, state: Own, *batches: Batches, round: Round) -> Params:
-        return state if isinstance(state, Tensor) else state.w
+    def personal_model(self, f, server, state, batches=(), *, round, upload=None):
+        w = state.w if self.keep_momentum else state
+        return self.trained(f, w, batches, lr=self.personal_lr)

@@ -115,7 +115,7 @@ class Objective(Protocol):
         """Positions in the vector that are weights of layers, biases, or a normalization's scale and shift."""
 
     def decay(self, rate: float | None, w: Part, *, wrt: str | None = None) -> Part | None:
-        """Weight decay for `descend` of w: `rate` for the entries of layers' weights, 0 for biases and normalizations.
+        """Weight decay for `train` of w: `rate` for the entries of layers' weights, 0 for biases and normalizations.
 
         w is the whole vector, or the part named `wrt`. None for no rate, and for 0.
         """

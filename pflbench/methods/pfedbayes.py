@@ -1,131 +1,81 @@
 """pFedBayes (Zhang et al., ICML 2022, Algorithm 1), as pFedVEM's tables use it: every weight is Gaussian.
 
-A client holds a posterior q = N(m, s²) of the whole model, and moves its copy of the global p = N(a, r²) toward it;
-s and r are softplus of free parameters.
+A client has a posterior q = N(m, s²) of the whole model, and moves its copy of the global p = N(a, r²) toward it.
 
-Departures:
-1. A step takes all of a client's rows and the sum of their losses (pFedVEM's tables; the paper: minibatches).
-2. Left open by pFedVEM's paper and chosen here: one sample of the weights per step; Adam for q and for p, with states
-   that are kept between local updates although p is overwritten, as q is kept; s and r start alike, and m and a from
-   the seed's initial model.
-3. The server averages means and prescales by the clients' weights, without momentum (the paper's beta is 1).
-`persistent=False`: in every local update q starts from the received p, with fresh states. A client whose result is
-neither sent nor scored before aggregation is then not trained, and its personal model is the global one it received.
-Special cases: without steps the global model never changes; nor does it for lam = 0.
+Departures: 1. A step takes all rows of a client and the sum of their losses (pFedVEM's tables; paper: minibatches).
+2. Open in pFedVEM's paper and chosen here: one sample of the weights per step; Adam for q and p, whose memories persist
+between local updates, as q does; s and r start alike, m and a from the seed's initial model. 3. The server averages
+means and prescales, without momentum (the paper's beta is 1).
+The reading without memory is in `benchmarks/pfedvem/variants`.
+Special cases: without steps, or with lam = 0, the global model never changes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 
-from pflbench.methods.base import Batch, Batches, Draw, Empty, Initializer, Method, Objective, Round, hyper, steps
+from pflbench.methods.base import Adam, Draw, Method, hyper, steps
 from pflbench.methods.gaussian import (
     Gaussian,
-    PosteriorScale,
     divergence_by_first,
     divergence_by_second,
     gaussian,
     sampled_gradient,
 )
-from pflbench.methods.local_sgd import LocalRate, LocalSteps, Pull
-from pflbench.optim import Adam, AdamState
-from pflbench.typing import Params
 
 
-class Moments(NamedTuple):
-    """Adam's states for the two vectors of a Gaussian."""
-
-    mean: AdamState
-    prescale: AdamState
-
-
-class PFedBayesClient(NamedTuple):
-    """The posterior q; Adam's states for q and for p, `()` if they are not kept."""
+class Client(NamedTuple):
+    """The posterior q, and the memories of the optimizers of q and p."""
 
     q: Gaussian
-    moments: tuple[Moments, Moments] | Empty
-
-
-Carry = tuple[Gaussian, Gaussian, Moments, Moments]
+    of_q: Any
+    of_p: Any
 
 
 @dataclass(frozen=True)
-class PFedBayes(
-    LocalSteps,
-    LocalRate,
-    Pull,
-    PosteriorScale,
-    Method[Gaussian, PFedBayesClient, Gaussian],
-    steps=10,
-    lam=1.0,
-    scale=0.01,
-):
-    """A Bayesian network per client; the global distribution is its prior.
-
-    `steps` are full-batch ones R, each on q and then on p, both by Adam at `lr`; `lam` weighs the divergence between
-    the two.
-    """
+class PFedBayes(Method):
+    """A Bayesian network per client; the global distribution is its prior."""
 
     version: ClassVar[int] = 1
     commits = "trained"
-    personal = "local"
     personal_of = "training"
-    persistent: bool = hyper(True, "Whether clients keep q and Adam's states between local updates.")
+    steps: int = hyper(10, "Full-batch steps R per round, each on q and then on p.", least=0)
+    lr: float = hyper(1e-3, "Learning rate of Adam, for q and p.", least=0)
+    lam: float = hyper(1.0, "Weight of the divergence between q and p.", least=0)
+    scale: float = hyper(0.01, "Initial standard deviation of every weight.", above=0)
+    persistent: Literal[True] = hyper(True, "Clients keep q and the optimizers' memories between local updates.")
 
-    def draws(self, round: Round) -> tuple[Draw, ...]:
-        return (Draw(whole=True, for_upload=not self.persistent),)
+    def draws(self, round):
+        return (Draw(whole=True),)
 
-    def init(self, new: Initializer, clients: int) -> Gaussian:
-        """The seed's initial model, with the same spread everywhere."""
+    def init(self, new, clients):
         return gaussian(new(), self.scale)
 
-    def init_client(self, server: Gaussian, new: Initializer) -> PFedBayesClient:
-        """The posterior is the prior."""
-        return PFedBayesClient(server, (self.rest(server), self.rest(server)) if self.persistent else ())
+    def init_client(self, server, new):
+        return Client(server, Adam(self.lr).init(server), Adam(self.lr).init(server))
 
-    def client(
-        self, f: Objective, server: Gaussian, state: PFedBayesClient, *batches: Batches, round: Round
-    ) -> tuple[Gaussian, PFedBayesClient]:
-        """R steps on q and on p; p is sent, q is kept."""
-        shape, dtype = tuple(server.mean.shape), server.mean.dtype
+    def client(self, f, server, state, everything, *, round):
+        by, shape, dtype = Adam(self.lr), tuple(server.mean.shape), server.mean.dtype
 
-        def step(carry: Carry, b: Batch, i: int) -> Carry:
-            q, p, for_q, for_p = carry
-            noise, s, r = round.noise("weights", i, shape=shape, dtype=dtype), q.std, p.std
-            data = sampled_gradient(q, f.grad(torch.addcmul(q.mean, s, noise), b)[None], noise[None])
+        def step(carry, b, i):
+            q, p, of_q, of_p = carry
+            # q descends along  n CE(m + s eps) + lam KL(q || p),  then p along  lam KL(q || p).
+            eps, s, r = round.noise("weights", i, shape=shape, dtype=dtype), q.std, p.std
+            data = sampled_gradient(q, f.grad(torch.addcmul(q.mean, s, eps), b)[None], eps[None])
             kl = divergence_by_first(q, s, p.mean, r)
             g = Gaussian(*(b.examples * x + self.lam * y for x, y in zip(data, kl, strict=True)))
-            q, for_q = self.update(q, g, for_q)
+            q, of_q = by.update(q, g, of_q)
             kl = divergence_by_second(q.mean, q.std, p, r)
-            p, for_p = self.update(p, Gaussian(self.lam * kl.mean, self.lam * kl.prescale), for_p)
-            return q, p, for_q, for_p
+            p, of_p = by.update(p, Gaussian(self.lam * kl.mean, self.lam * kl.prescale), of_p)
+            return q, p, of_q, of_p
 
-        again = batches[0] * self.steps
-        for_q, for_p = state.moments or (self.rest(server), self.rest(server))
-        start = (state.q if self.persistent else server, server, for_q, for_p)
-        q, p, for_q, for_p = steps(step, start, again, range(len(again)))
-        return p, PFedBayesClient(q, (for_q, for_p) if self.persistent else ())
+        again = everything * self.steps
+        q, p, of_q, of_p = steps(step, (state.q, server, state.of_q, state.of_p), again, range(len(again)))
+        return p, Client(q, of_q, of_p)
 
-    def update(self, x: Gaussian, g: Gaussian, moments: Moments) -> tuple[Gaussian, Moments]:
-        """One Adam update of both vectors."""
-        mean, first = Adam(self.lr).update(x.mean, g.mean, moments.mean)
-        prescale, second = Adam(self.lr).update(x.prescale, g.prescale, moments.prescale)
-        return Gaussian(mean, prescale), Moments(first, second)
-
-    def rest(self, x: Gaussian) -> Moments:
-        """Adam's states before the first update."""
-        return Moments(Adam(self.lr).init(x.mean), Adam(self.lr).init(x.prescale))
-
-    def deploy(self, f: Objective, server: Gaussian, support: Batches) -> Params:
+    def deploy(self, f, server, support):
         return server.mean
 
-    def local_model(self, upload: Gaussian, state: PFedBayesClient) -> Params:
-        return state.q.mean
-
-    def personalize(
-        self, f: Objective, server: Gaussian, state: PFedBayesClient, *batches: Batches, round: Round
-    ) -> Params:
+    def personal_model(self, f, server, state, *, round, upload=None):
         return state.q.mean

@@ -1,25 +1,28 @@
-"""A `torch.nn.Module` as a `Network`: its parameters come from a vector, for one client or a stack of them.
+"""A user's `torch.nn.Module` as a `Network`: `torch.func.functional_call` on parameters out of a vector.
 
-Batch normalization and dropout are replaced by layers that see a batch's real rows and its key. What else depends on
-more than parameters and one row is refused, as is found by running the module on a few random images.
+Batch normalization and dropout are replaced by layers that see a batch's real rows and its key. Modules with another
+state, or that mix the rows of a batch otherwise, are refused: two clients in a stack must be the two clients alone.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
-from torch.nn.modules.dropout import _DropoutNd
 
+from pflbench import noise
 from pflbench.errors import UsageError
-from pflbench.models.functional import BatchNorm, Dropout, Now, Pass, trunk, with_features
-from pflbench.models.network import Network
+from pflbench.models.network import Gate, Network
+from pflbench.models.ops import Ops, Stacked
 from pflbench.rng import entropy
 from pflbench.typing import Params
 from pflbench.vector import Kind, Parameter
@@ -32,9 +35,111 @@ CLOSE = 1e-4
 """Two passes in float64 are the same to this: batch normalization over three rows amplifies rounding."""
 
 
-def is_module(found: object) -> bool:
+@dataclass
+class Now:
+    """The running forward pass of one client, for the layers of one module.
+
+    `mask` ["batch"]: real rows, None for all; `key`: what dropout draws from, None in tests; `dropouts`: number of
+    dropouts so far.
+    """
+
+    mask: Tensor | None = None
+    key: Tensor | None = None
+    dropouts: int = 0
+
+
+class BatchNorm(nn.Module):
+    """Normalization by the statistics of a batch's real rows, in place of one with running statistics."""
+
+    def __init__(self, like: _BatchNorm, now: Now):
+        super().__init__()
+        self.weight, self.bias, self.eps, self.now = like.weight, like.bias, like.eps, now
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalize x ["batch", "channels", …].
+
+        Raises:
+            ValueError: Its rows are not the batch's, or a channel has one value alone.
+        """
+        mask = self.now.mask
+        if mask is None:
+            return F.batch_norm(x, None, None, self.weight, self.bias, training=True, eps=self.eps)
+        if len(mask) != len(x):
+            raise ValueError(f"batch normalization of {len(x)} rows, where the batch has {len(mask)}")
+        y = x.to(torch.promote_types(x.dtype, torch.float32))
+        tail = [1] * (x.dim() - 2)
+        over, dims, real = (1, -1, *tail), (0, *range(2, x.dim())), mask.to(y.dtype).view(-1, 1, *tail)
+        n = (real.sum() * x.shape[2:].numel()).clamp(min=1)
+        center = y - (y * real).sum(dims, keepdim=True) / n
+        variance = (center.square() * real).sum(dims, keepdim=True) / n
+        y = center * (variance + self.eps).rsqrt()
+        y = y if self.weight is None else y * self.weight.view(over)
+        return (y if self.bias is None else y + self.bias.view(over)).to(x.dtype)
+
+
+class Dropout(nn.Module):
+    """Each entry 0 with this probability, the others divided by the rest of it; as they are in tests.
+
+    What is dropped depends on the batch's key, the layer's number in the pass, the row's number in the batch (which
+    must be the first axis), and the entry alone.
+    """
+
+    def __init__(self, rate: float, now: Now):
+        super().__init__()
+        self.rate, self.now = rate, now
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Drop entries of x ["batch", …]."""
+        number, self.now.dropouts = self.now.dropouts, self.now.dropouts + 1
+        if self.now.key is None or self.rate == 0:
+            return x
+        wide = torch.promote_types(x.dtype, torch.float32)
+        drawn = noise.uniform(self.now.key, ("dropout", number), x.numel(), wide).view(x.shape)
+        return x * (drawn > self.rate) / max(1 - self.rate, 1e-9)
+
+
+class _Copies(threading.local):
+    """A copy of a module for each thread: `functional_call` puts a client's parameters into it."""
+
+    def __init__(self, module: nn.Module, now: Now):
+        self.module, self.now = copy.deepcopy((module, now))
+
+
+class Pass:
+    """A forward pass of a network: a module on the parameters of one client, or of a stack by `torch.vmap`.
+
+    `parameters`: of each of the module's parameters the name in the network, and the shape.
+    """
+
+    def __init__(self, module: nn.Module, now: Now, parameters: Mapping[str, tuple[str, torch.Size]]):
+        self.copies, self.parameters = _Copies(module, now), parameters
+        # Other forms of attention know neither stacks nor second derivatives. All threads share these switches.
+        for switch in ("enable_flash_sdp", "enable_mem_efficient_sdp", "enable_cudnn_sdp"):
+            getattr(torch.backends.cuda, switch)(False)
+
+    def __call__(self, ops: Ops, p: dict[str, Tensor], x: Tensor, _: Gate) -> Tensor:
+        """See `Forward`."""
+        values = {n: p[named] for n, (named, _) in self.parameters.items()}
+        if not isinstance(ops, Stacked):
+            return self._one(values, x, None, ops.key)
+        dims = (0, 0, None if ops.mask is None else 0, None if ops.key is None else 0)
+        stacked: Tensor = torch.vmap(self._one, in_dims=dims)(values, x, ops.mask, ops.key)
+        return stacked
+
+    def _one(self, values: dict[str, Tensor], x: Tensor, mask: Tensor | None, key: Tensor | None) -> Tensor:
+        now = self.copies.now
+        now.mask, now.key, now.dropouts = mask, key, 0
+        shaped = {n: v.view(self.parameters[n][1]) for n, v in values.items()}
+        try:
+            output: Tensor = functional_call(self.copies.module, shaped, (x,))
+            return output
+        finally:
+            now.mask = now.key = None
+
+
+def is_module(made: object) -> bool:
     """True if a user's function returned a module, with or without the name of its head."""
-    return isinstance(found, nn.Module) or (isinstance(found, tuple) and isinstance((*found, None)[0], nn.Module))
+    return isinstance(made, nn.Module) or (isinstance(made, tuple) and isinstance((*made, None)[0], nn.Module))
 
 
 def seeded(function: Function, shape: tuple[int, int, int], classes: int, seed: int, k: int) -> Any:
@@ -46,182 +151,156 @@ def seeded(function: Function, shape: tuple[int, int, int], classes: int, seed: 
 
 @lru_cache(maxsize=4)
 def wrap(function: Function, shape: tuple[int, int, int], classes: int, name: str) -> Network:
-    """The network of the modules that a function returns; `name`: what the function is called. The last ones are kept.
+    """The network of the modules that a function returns; `name`: what the function is called.
 
     Raises:
         UsageError: The module is none that clients can train, looped and stacked.
-        Exception: What the module's own code raises on images of this shape.
+        Exception: What the module's code raises on images of this shape.
     """
-    return _Wrapping(function, shape, classes, name).network()
+
+    def initial(seed: int, k: int) -> Params:
+        module, _ = _parts(seeded(function, shape, classes, seed, k), classes, name)
+        values = dict(module.named_parameters())
+        return torch.cat([values[n].detach().flatten() for n in names])
+
+    module, head = _parts(seeded(function, shape, classes, 0, 0), classes, name)
+    names, own = _names(module, head, name), dict(module.named_parameters())
+    if not torch.equal(initial(0, 0), start := torch.cat([own[n].detach().flatten() for n in names])):
+        raise _refused(name, "has other initial values when made again from the same seed of torch's generator")
+    now = Now()
+    bare, batchwise, drops = _replaced(module, now, name)
+    network = Network(
+        tuple(
+            # A convolution's weight lies in the vector as in the module.
+            Parameter(named, p.shape if (p := own[n]).dim() <= 2 else (p.numel(),), role=_kind(module, n, p))
+            for n, named in names.items()
+        ),
+        Pass(bare, now, {n: (named, own[n].shape) for n, named in names.items()}),
+        shape,
+        classes,
+        mixes=batchwise,
+        drops=drops,
+        initial=initial,
+    )
+    w, x = _checked(network, start, name)
+    network = replace(network, least=_least(network, w, x))
+    last = module.get_submodule(head)
+    if not head or type(last) is not nn.Linear or last.bias is None:
+        return network
+    trunk, now = copy.deepcopy((bare, now))
+    parent, _, attribute = head.rpartition(".")
+    trunk.get_submodule(parent)._modules[attribute] = nn.Identity()
+    base = {n: (named, own[n].shape) for n, named in names.items() if named.startswith("base.")}
+    weight, bias = (named for named in names.values() if named.startswith("head."))
+    split = _with_features(network, Pass(trunk, now, base), weight, bias, last.in_features)
+    try:
+        same = _close(split.logits([w], x), network.logits([w], x))
+    except Exception:  # whatever a pass without the head raises: then it is not applied last
+        same = False
+    return split if same else network
 
 
-@dataclass
-class _Wrapping:
-    """One function of a user's on its way to a network."""
+def _least(network: Network, w: Params, x: Tensor) -> int:
+    """The fewest rows of a minibatch: two where torch refuses to normalize one."""
+    try:
+        network.logits([w], x[:1])
+    except ValueError:
+        return 2
+    return 1
 
-    function: Function
-    shape: tuple[int, int, int]
-    classes: int
-    name: str
 
-    def network(self) -> Network:
-        module, head = self.parts(seeded(self.function, self.shape, self.classes, 0, 0))
-        names, own = self.names(module, head), dict(module.named_parameters())
-        described = tuple(
-            Parameter(named, tuple(own[n].shape), role=_kind(module, n, own[n])) for n, named in names.items()
-        )
-        start = _flat(described, module, names)
+def _with_features(network: Network, features: Pass, weight: str, bias: str, width: int) -> Network:
+    """The network as its features and a linear head, whose weight and bias have these names."""
 
-        def initial(seed: int, k: int) -> Params:
-            made, _ = self.parts(seeded(self.function, self.shape, self.classes, seed, k))
-            if {n: p.shape for n, p in made.named_parameters()} != {n: p.shape for n, p in own.items()}:
-                raise self.refused("has other parameters each time that the function is called")
-            return _flat(described, made, names)
+    def forward(ops: Ops, p: dict[str, Tensor], x: Tensor, gate: Gate) -> Tensor:
+        return ops.linear(features(ops, p, x, gate), p[weight], p[bias])
 
-        if not torch.equal(initial(0, 0), start):
-            raise self.refused("has other initial values when made again from the same seed of torch's generator")
-        now = Now()
-        bare = copy.deepcopy(module).train()
-        batchwise, drops = self.replaced(bare, now)
-        self.run_alone(bare)
-        network = Network(
-            described,
-            lambda *_: torch.empty(0),
-            self.shape,
-            self.classes,
-            mixes=batchwise,
-            drops=drops,
-            initial=initial,
-        )
-        return self.checked(network, start, bare, now, names, head)
+    return replace(network, forward=forward, features=features, width=width)
 
-    def parts(self, found: Any) -> tuple[nn.Module, str]:
-        """The module and its head's name."""
-        module, head = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
-        if not isinstance(module, nn.Module) or not isinstance(head, str | None):
-            raise UsageError(f"{self.name} must return a module, or a module and the name of its head.")
-        modules = dict(module.named_modules(remove_duplicate=False))
-        if head is None:
-            fitting = [n for n, m in modules.items() if isinstance(m, nn.Linear) and m.out_features == self.classes]
-            if not fitting:
-                raise self.refused(
-                    f'has no linear layer of {self.classes} outputs: return (module, "name of the head")'
-                )
-            head = fitting[-1]
-        if head not in modules or not list(modules[head].parameters()):
-            having = ", ".join(n for n, _ in module.named_children())
-            raise self.refused(f"has no head {head!r} with parameters; it has {having}")
-        return module, head
 
-    def names(self, module: nn.Module, head: str) -> dict[str, str]:
-        """Each parameter's name in the module → its name in the network, the base's first. Refuses what cannot be."""
-        prefix = f"{head}." if head else ""
-        parts: dict[str, set[str]] = {}
-        for n, p in module.named_parameters(remove_duplicate=False):
-            if isinstance(p, nn.UninitializedParameter):
-                raise self.refused(f"has a lazy layer ({n}), whose size is not known before its first images")
-            if not p.requires_grad or not p.is_floating_point():
-                raise self.refused(f"has a parameter that is not trained ({n}): make it a buffer")
-            if p.dtype != torch.float32:
-                raise self.refused(
-                    f"has a parameter of {str(p.dtype).removeprefix('torch.')} ({n}): make all float32, and choose "
-                    "another type by --precision"
-                )
-            parts.setdefault(str(id(p)), set()).add("head" if n.startswith(prefix) else "base")
-        if any(len(both) > 1 for both in parts.values()):
-            raise self.refused("shares a parameter between its base and its head, so that no method can part them")
-        found = {n: "head" if n.startswith(prefix) else "base" for n, _ in module.named_parameters()}
-        return {n: f"{part}.{n}" for part in ("base", "head") for n, mine in found.items() if mine == part}
+def _refused(name: str, why: str) -> UsageError:
+    return UsageError(f"The module of {name} {why}.")
 
-    def replaced(self, module: nn.Module, now: Now) -> tuple[bool, bool]:
-        """Put this package's layers in place of those that see a batch; whether there is a norm, and a dropout."""
-        instead: dict[int, nn.Module] = {}
-        batchwise = drops = False
-        for path, m in list(module.named_modules()):
-            if isinstance(m, _BatchNorm) and type(m).forward in (_BatchNorm.forward, nn.SyncBatchNorm.forward):
-                instead[id(m)], batchwise = BatchNorm(m, now), True
-            elif type(m) is nn.Dropout:
-                instead[id(m)], drops = Dropout(m.p, now), drops or m.p > 0
-            elif isinstance(m, _DropoutNd) and m.p > 0:
-                raise self.refused(f"has a {type(m).__name__} ({path}); of the dropouts nn.Dropout alone is known")
-            elif isinstance(m, nn.MultiheadAttention) and m.dropout > 0:
-                raise self.refused(f"has attention with dropout ({path}), which is not known: write dropout=0")
-        for m in list(module.modules()):
-            for n, child in m._modules.items():
-                if id(child) in instead:
-                    m._modules[n] = instead[id(child)]
-        return batchwise, drops
 
-    def run_alone(self, module: nn.Module) -> None:
-        """Run a module as it is: what it raises is its own; refuses what a pass leaves behind."""
-        probe = copy.deepcopy(module).double()
-        before = {n: b.clone() for n, b in probe.named_buffers()}
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            state = torch.get_rng_state()
-            for rows in (4, 1):
-                logits = probe(_images(self.shape, rows))
-                if not isinstance(logits, Tensor) or logits.shape != (rows, self.classes):
-                    made = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-                    raise self.refused(
-                        f"must return logits [rows, classes], for {rows} image{'s' * (rows > 1)} "
-                        f"({rows}, {self.classes}), not {made}"
-                    )
-            if not torch.equal(state, torch.get_rng_state()):
-                raise self.refused("draws random numbers in forward(), which no run could repeat; nn.Dropout does not")
-        for n, b in probe.named_buffers():
-            if n not in before or not torch.equal(b, before[n]):
-                raise self.refused(f"changes its buffer {n} in forward(); a network has no state but its parameters")
+def _parts(made: Any, classes: int, name: str) -> tuple[nn.Module, str]:
+    """The module that a user's function returned, and its head's name."""
+    module, head = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    if not isinstance(module, nn.Module) or not isinstance(head, str | None):
+        raise UsageError(f"{name} must return a module, or a module and the name of its head.")
+    modules = dict(module.named_modules(remove_duplicate=False))
+    if head is None:
+        fitting = [n for n, m in modules.items() if isinstance(m, nn.Linear) and m.out_features == classes]
+        if not fitting:
+            raise _refused(name, f'has no linear layer of {classes} outputs: return (module, "name of the head")')
+        head = fitting[-1]
+    if head not in modules or not list(modules[head].parameters()):
+        children = ", ".join(n for n, _ in module.named_children())
+        raise _refused(name, f"has no head {head!r} with parameters; it has {children}")
+    return module, head
 
-    def checked(
-        self, network: Network, start: Params, module: nn.Module, now: Now, names: dict[str, str], head: str
-    ) -> Network:
-        """The network with the module's forward pass, held against itself on a stack of clients."""
-        contiguous = False
-        try:
-            self.held(found := replace(network, forward=Pass(module, now, names, contiguous)), start)
-        except Exception:  # of what is told only if it is not because of how images lie in memory
-            contiguous = True
-            self.held(found := replace(network, forward=Pass(module, now, names, contiguous)), start)
-        last = module.get_submodule(head)
-        if not head or type(last) is not nn.Linear or last.bias is None:
-            return found
-        base = {n: named for n, named in names.items() if named.startswith("base.")}
-        features = Pass(*trunk(module, now, head), base, contiguous)
-        split = with_features(found, features, [named for n, named in names.items() if n not in base])
-        w, x = _moved(start)[0], _images(self.shape, 3)
-        try:
-            same = _close(split.logits([w], x), found.logits([w], x))
-        except Exception:  # whatever a pass without the head raises: then it is not applied last
-            same = False
-        return split if same else found
 
-    def held(self, network: Network, start: Params) -> None:
-        """Refuse a network that is another one in a stack, or for other rows of a batch, or without derivatives."""
-        w, x = _moved(start), torch.stack([_images(self.shape, 4), _images(self.shape, 4, seed=1)])
-        key = torch.tensor([3, 4]) if network.drops else None
-        alone = [network.logits([w[i]], x[i, :rows], None if key is None else key[i]) for i, rows in enumerate((3, 4))]
-        mask = torch.tensor([[True, True, True, False], [True] * 4])
-        try:
-            for real, first in ((mask, 3), (None, 4)):
-                stacked = network.stacked_logits([w], x, real, key=key)
-                same = _close(stacked[1], alone[1]) and (first == 4 or _close(stacked[0, :3], alone[0]))
-                if not same:
-                    drops = ", or drops out what has not the rows first" if network.drops else ""
-                    raise self.refused(f"mixes the rows of a batch, other than by batch normalization{drops}")
-        except UsageError:
-            raise
-        except Exception as error:
-            said = (str(error).strip().splitlines() or ["no message"])[0]
-            raise self.refused(f"cannot be run for a stack of clients (torch.vmap): {said}") from error
-        leaves = [w[0, where].clone().requires_grad_() for where in network.layout.parts.values()]
-        logits = network.logits(leaves, x[0])
-        found = torch.autograd.grad(logits.sum(), leaves, allow_unused=True) if logits.requires_grad else [None]
-        for part, g in zip(network.layout.parts, found, strict=False):
-            if g is None:
-                raise self.refused(f"has a {part} that its output does not depend on")
+def _names(module: nn.Module, head: str, name: str) -> dict[str, str]:
+    """Each parameter's name in the module → its name in the network, the base's first. Refuses what cannot be."""
+    parts: dict[Tensor, set[str]] = {}
+    for n, p in module.named_parameters(remove_duplicate=False):
+        if p.dtype != torch.float32 or not p.requires_grad:
+            raise _refused(name, f"has a parameter that is not trained or not float32 ({n}); --precision sets the type")
+        parts.setdefault(p, set()).add("head" if not head or n.startswith(f"{head}.") else "base")
+    if any(len(both) > 1 for both in parts.values()):
+        raise _refused(name, "shares a parameter between its base and its head, so that no method can part them")
+    part_of = {n: min(parts[p]) for n, p in module.named_parameters()}
+    return {n: f"{part}.{n}" for part in ("base", "head") for n, mine in part_of.items() if mine == part}
 
-    def refused(self, why: str) -> UsageError:
-        return UsageError(f"The module of {self.name} {why}.")
+
+def _replaced(module: nn.Module, now: Now, name: str) -> tuple[nn.Module, bool, bool]:
+    """A copy for training with this package's layers; whether it normalizes batches, and whether it drops out.
+
+    Raises:
+        UsageError: It has a buffer that is not a batch normalization's.
+    """
+    module = copy.deepcopy(module).train()
+    instead: dict[nn.Module, nn.Module] = {}
+    for m in module.modules():
+        if isinstance(m, _BatchNorm) and type(m).forward in (_BatchNorm.forward, nn.SyncBatchNorm.forward):
+            instead[m] = BatchNorm(m, now)
+        elif type(m) is nn.Dropout:
+            instead[m] = Dropout(m.p, now)
+    for m in list(module.modules()):
+        m._modules.update({n: instead[child] for n, child in m._modules.items() if child in instead})
+    for n, _ in module.named_buffers():
+        raise _refused(name, f"has a buffer ({n}): a network has no state but its parameters")
+    layers = instead.values()
+    batchwise = any(isinstance(layer, BatchNorm) for layer in layers)
+    return module, batchwise, any(isinstance(layer, Dropout) and layer.rate > 0 for layer in layers)
+
+
+def _checked(network: Network, start: Params, name: str) -> tuple[Params, Tensor]:
+    """A model ["params"] near the initial one and images, both float64, of a network that clients can train.
+
+    Raises:
+        UsageError: It is another one in a stack, or for other rows of a batch, or has no derivatives.
+    """
+    # Near the initial model, as a layer that begins as 0 is none.
+    step = 0.05 * torch.randn(len(start), generator=torch.Generator().manual_seed(0))
+    w = torch.stack([start + step, start - step]).double()
+    x = torch.rand(2, 4, *network.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    key = torch.tensor([3, 4]) if network.drops else None
+    alone = [network.logits([w[i]], x[i, :rows], None if key is None else key[i]) for i, rows in enumerate((3, 4))]
+    mask = torch.tensor([[True, True, True, False], [True] * 4])
+    try:
+        stacked = network.logits([w], x, key, mask=mask, stack="grouped")
+    except Exception as error:
+        first = (str(error).strip().splitlines() or ["no message"])[0]
+        raise _refused(name, f"cannot be run for a stack of clients (torch.vmap): {first}") from error
+    if not (_close(stacked[1], alone[1]) and _close(stacked[0, :3], alone[0])):
+        raise _refused(name, "mixes the rows of a batch, other than by batch normalization")
+    leaves = [w[0, where].clone().requires_grad_() for where in network.layout.parts.values()]
+    logits = network.logits(leaves, x[0])
+    found = torch.autograd.grad(logits.sum(), leaves, allow_unused=True) if logits.requires_grad else [None]
+    for part, g in zip(network.layout.parts, found, strict=False):
+        if g is None:
+            raise _refused(name, f"has a {part} that its output does not depend on")
+    return w[0], x[0]
 
 
 def _kind(module: nn.Module, name: str, p: Tensor) -> Kind:
@@ -230,23 +309,6 @@ def _kind(module: nn.Module, name: str, p: Tensor) -> Kind:
     if isinstance(module.get_submodule(path), NORMALIZATIONS):
         return "normalization"
     return "bias" if p.dim() < 2 or last.endswith("bias") else "weight"
-
-
-def _flat(parameters: Sequence[Parameter], module: nn.Module, names: Mapping[str, str]) -> Params:
-    """A module's values in the vector's order."""
-    values = dict(module.named_parameters())
-    with torch.no_grad():
-        return torch.cat([p.flat(values[n]).float() for p, n in zip(parameters, names, strict=True)])
-
-
-def _moved(start: Params) -> Tensor:
-    """Two models ["clients", "params"] near an initial one, in float64, where a layer that begins as 0 is none."""
-    noise = 0.05 * torch.randn(len(start), generator=torch.Generator().manual_seed(0))
-    return torch.stack([start + noise, start - noise]).double()
-
-
-def _images(shape: tuple[int, int, int], rows: int, seed: int = 0) -> Tensor:
-    return torch.rand(rows, *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def _close(a: Tensor, b: Tensor) -> bool:

@@ -58,7 +58,7 @@ class Network:
     `features`: the base alone, from images to `width` features, where the head is one linear layer `head.out` on them
     (`with_linear_head` builds such a network); None, and a width of 0, where the head is more than that.
     `drops`: whether training draws random numbers (dropout, the noise of FedCP's policy). `mixes`: whether it is
-    `batchwise` (None: the parameters' names tell).
+    `batchwise` (None: the parameters' names tell). `least`: fewest rows of a minibatch.
     `initial`: the initial values of (seed, k) in the vector's order, where the parameters do not say how to draw them.
     """
 
@@ -75,6 +75,7 @@ class Network:
     width: int = 0
     drops: bool = False
     mixes: bool | None = None
+    least: int = 1
     initial: Callable[[int, int], Tensor] | None = None
     layout: Layout = field(init=False)
 
@@ -103,59 +104,55 @@ class Network:
         return torch.cat(pieces).to(torch.float32)
 
     def logits(
-        self, pieces: Sequence[Tensor], x: Tensor, key: Tensor | None = None, context: Context | None = None
-    ) -> Tensor:
-        """Logits ["batch", "classes"] of images x ["batch", "channels", "height", "width"].
-
-        `pieces`: the parameter vector, whole or cut at part boundaries. `key`: for dropout; None: without. `context`:
-        for a network that is `contextual`.
-        """
-        ops = Ops(key)
-        ops.context = context
-        return self.forward(ops, self.layout.views(pieces), x, ungated)
-
-    def stacked_logits(
         self,
         pieces: Sequence[Tensor],
         x: Tensor,
-        mask: Tensor | None,
-        stack: str = "grouped",
         key: Tensor | None = None,
         context: Context | None = None,
+        *,
+        mask: Tensor | None = None,
+        stack: str | None = None,
     ) -> Tensor:
-        """Logits ["clients", "batch", "classes"] of x ["clients", "batch", "channels", "height", "width"].
+        """Logits ["batch", "classes"] of images x ["batch", "channels", "height", "width"].
 
-        `pieces`: ["clients", "piece"] each; `mask` ["clients", "batch"]: real rows, None for all; `stack`: one of
-        `ops.STACKS`, the same numbers to rounding; `key` ["clients"]: for dropout; `context`: as in `logits`.
+        A stack of clients has a first axis "clients" in all arguments and in the result.
+
+        Args:
+            pieces: The parameter vector, whole or cut at part boundaries.
+            x: The images.
+            key: For dropout, int64 scalar; None: without.
+            context: For a network that is `contextual`.
+            mask: Real rows of a stack, bool ["clients", "batch"]; None: all.
+            stack: One of `ops.STACKS` for a stack, equal to rounding; None: one client.
         """
-        ops = STACKS[stack](x.shape[0], mask, key)
-        ops.context = context
-        return self.forward(ops, self.layout.views(pieces), x, ungated)
+        return self._run(self.forward, pieces, x, key, context, mask, stack)
 
-    def represent(self, pieces: Sequence[Tensor], x: Tensor) -> Tensor:
-        """Features ["batch", "features"] of images x ["batch", "channels", "height", "width"]: what `head.out` takes.
-
-        `pieces`: the parameter vector, whole or cut at part boundaries; what follows the base may be left out. Raises
-        `UsageError` where the head is more than one linear layer.
-        """
-        return self._features()(Ops(), self.layout.views(pieces), x, ungated)
-
-    def stacked_represent(
-        self, pieces: Sequence[Tensor], x: Tensor, mask: Tensor | None, stack: str = "grouped"
+    def represent(
+        self, pieces: Sequence[Tensor], x: Tensor, *, mask: Tensor | None = None, stack: str | None = None
     ) -> Tensor:
-        """Features ["clients", "batch", "features"] of x ["clients", "batch", "channels", "height", "width"].
+        """Features ["batch", "features"] of images, the input of `head.out`; arguments as in `logits`.
 
-        `pieces`: as in `represent`, ["clients", "piece"] each; `mask` and `stack`: as in `stacked_logits`. Raises as
-        `represent`.
+        `pieces` may end with the base. Raises `UsageError` where the head is more than one linear layer.
         """
-        return self._features()(STACKS[stack](x.shape[0], mask), self.layout.views(pieces), x, ungated)
-
-    def _features(self) -> Forward:
         if self.features is None:
             raise UsageError(
                 "This network's head is more than one linear layer, so it has no features; mlp, lenet and others do."
             )
-        return self.features
+        return self._run(self.features, pieces, x, None, None, mask, stack)
+
+    def _run(
+        self,
+        forward: Forward,
+        pieces: Sequence[Tensor],
+        x: Tensor,
+        key: Tensor | None,
+        context: Context | None,
+        mask: Tensor | None,
+        stack: str | None,
+    ) -> Tensor:
+        ops = Ops(key) if stack is None else STACKS[stack](x.shape[0], mask, key)
+        ops.context = context
+        return forward(ops, self.layout.views(pieces), x, ungated)
 
     def extended(self, added: tuple[Parameter, ...], forward: Forward, features: Forward) -> Network:
         """This network of a base and a linear head, with further parts between the two and passes that use them.

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pflbench import catalog
-from pflbench.catalog import MethodInfo
-from pflbench.errors import PflbenchError, UsageError, unknown
+from pflbench.catalog import MethodInfo, shipped_method
+from pflbench.errors import UsageError, unknown
 from pflbench.names import Places, is_reference, split_reference, without_folder
 from pflbench.report import table_facts
 from pflbench.report.extra_rows import extra
@@ -105,10 +104,10 @@ class Explanation:
         hashes = {str(one.provenance.get("data_hash") or "") for one in self.ran}
         return isinstance(self.federation, FederationSummary) and self.federation.hash in hashes
 
-    @cached_property
+    @property
     def method(self) -> MethodInfo | None:
-        """The runs' method; None for a user's whose source is not here."""
-        return method_of(self.cell, self.shelf, self.whole.locations)
+        """The runs' method; None if it is user-supplied."""
+        return shipped_method(self.run.method.name)
 
     @property
     def docstring(self) -> Docstring | None:
@@ -196,23 +195,6 @@ _SHARED = (
 """Settings that a column's runs share, besides dataset and partition."""
 
 
-def method_of(cell: Cell, shelf: Shelf, places: Mapping[str, Places]) -> MethodInfo | None:
-    """The method of a cell's runs; None where nothing tells. Nothing that only a run names is looked up or imported.
-
-    A user's method is read from the source that its runs stored, else from the suite's file, whose places these are.
-    """
-    run = cell.needed[0]
-    if is_reference(run.method.name) and (source := stored_source(cell, shelf)) is not None:
-        return catalog.of_source(run.method.name, run.method.version, source)
-    name = places.get(run.id, {}).get("methods", run.method.name)
-    if name == run.method.name and is_reference(name):
-        return None
-    try:
-        return catalog.describe(name)
-    except PflbenchError:
-        return None
-
-
 def stored_source(cell: Cell, shelf: Shelf) -> str | None:
     """The source of a user's method as the first stored run of a cell has it; None if none has."""
     there = (shelf.stored[run.id].provenance for run in cell.needed if run.id in shelf.stored)
@@ -285,12 +267,12 @@ def explain_cell(
     row = {one.title.lower(): one.id for one in document.row if one.name}.get(row.lower(), row)
     table = expand(content, part, columns=[_column(document, column)])
     shelf = Shelf(store)
-    beside = extra(table, shelf.stored.values(), requests_of(store), [row])
+    beside = extra(table, shelf.stored.values(), requests_of(store))
     cells = _cells_of(table, row, beside.cells)
     cell = next((one for one in cells if stage in (None, one.stage, table.head(one).label)), None)
     if cell is None:
         raise unknown("stage", str(stage), [one.stage for one in cells])
-    finished = lay_out(table, store, named=[row])
+    finished = lay_out(table, store)
     (numbers,) = (one.cells for one in (*finished.rows, *finished.extra) if one.id == cell.row.id)
     value = numbers[finished.columns.index(table.head(cell))]
     assert value is not None  # since the cell's runs are scored at its stage

@@ -9,25 +9,20 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
-from pathlib import Path
-from types import MappingProxyType
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from pflbench import names, usercode
-from pflbench.catalog import describe
-from pflbench.errors import UsageError
-from pflbench.names import BUILT_IN, is_reference, split_reference
+from pflbench.catalog import shipped_method
+from pflbench.names import is_reference, split_reference
 from pflbench.report.text import grouped
 from pflbench.spec import RunSpec
-from pflbench.stages import PREFERRED, Shown, canonical, of_reference, of_run
+from pflbench.stages import PREFERRED, Shown, canonical, of_run
 from pflbench.store import Stored
 from pflbench.store.requests import Requests, requested
 from pflbench.suite.cells import Cell, ColumnHead, Expansion, Reading, TableRow
 from pflbench.suite.sources import SETTINGS
 from pflbench.units import count
 
-NOTHING: Mapping[Any, Any] = MappingProxyType({})
 EXTRA = "extra:"
 """Beginning of the ids of extra rows, and of no suite's row; behind it a digest of the row's variants."""
 
@@ -45,13 +40,7 @@ _Runs = Mapping[Variant, Mapping[str, list[RunSpec]]]
 """The runs of extra rows, by the id of the column that they stand in."""
 
 
-Alike = Mapping[tuple[str, str], str]
-"""By a method's name and version, the version whose row its runs stand in; missing where that is its own."""
-
-
-def extra_rows(
-    table: Expansion, stored: Iterable[RunSpec], asked: Requests, alike: Alike = NOTHING
-) -> tuple[list[Cell], list[RunSpec]]:
+def extra_rows(table: Expansion, stored: Iterable[RunSpec], asked: Requests) -> tuple[list[Cell], list[RunSpec]]:
     """The cells of extra rows among the `stored` runs, sorted by the rows' titles, and the runs that have no row.
 
     An extra row has the table's seeds, like the suite's own rows, so that all rows are compared on the same. Without a
@@ -59,14 +48,14 @@ def extra_rows(
     settings than the row's is no row: it says something only beside the other points. `asked`: who asked for them.
     """
     ids = dict.fromkeys(cell.column.id for cell in table.cells)
-    columns = {id: _Column([cell for cell in table.cells if cell.column.id == id], alike) for id in ids}
+    columns = {id: _Column([cell for cell in table.cells if cell.column.id == id]) for id in ids}
     own = {run.id for cell in table.cells for run in cell.needed}
     found: dict[Variant, dict[str, list[RunSpec]]] = {}
     spare: list[RunSpec] = []
     for run, admitting in _admitted(stored, columns):
         if run.id in own:
             continue
-        mine = variant(run, alike)
+        mine = variant(run)
         for id, column in admitting:
             named = mine in column.named
             if not belongs(run, table, asked, named):
@@ -103,10 +92,9 @@ def belongs(run: RunSpec, table: Expansion, asked: Requests, named: bool) -> boo
     return named or is_reference(run.method.name)
 
 
-def variant(spec: RunSpec, alike: Alike = NOTHING) -> Variant:
+def variant(spec: RunSpec) -> Variant:
     """Variant of a run, the same for all runs of its row."""
-    name, version = spec.method.name, spec.method.version
-    return Variant(name, alike.get((name, version), version), _options(spec))
+    return Variant(spec.method.name, spec.method.version, _options(spec))
 
 
 @lru_cache(maxsize=2**16)  # several tables ask it of the same runs
@@ -121,11 +109,11 @@ def _options(spec: RunSpec) -> tuple[tuple[str, str], ...]:
 class _Column:
     """Column of the suite: its cells, their variants, and the settings of their runs."""
 
-    def __init__(self, cells: Sequence[Cell], alike: Alike) -> None:
-        self.cells, self.alike, rounds = cells, alike, cells[0].column.rounds
+    def __init__(self, cells: Sequence[Cell]) -> None:
+        self.cells, rounds = cells, cells[0].column.rounds
         self.stages = {cell.stage for cell in cells}
         runs = [run for cell in cells for run in ([p.run for g in cell.choices for p in g] or cell.runs)]
-        self.named: dict[Variant, None] = dict.fromkeys(variant(run, alike) for run in runs)
+        self.named: dict[Variant, None] = dict.fromkeys(variant(run) for run in runs)
         self.seeds = sorted({run.seed for run in runs})
         self._points = {
             (choice.run.method.name, key, _at(choice.run, key))
@@ -140,7 +128,7 @@ class _Column:
     def has_as_point(self, run: RunSpec) -> bool:
         """True for a run that is a point of a row's grid, with other settings than the row's."""
         there = any(run.method.name == name and _at(run, keys) == at for name, keys, at in self._points)
-        return there and variant(run, self.alike) not in self.named
+        return there and variant(run) not in self.named
 
     def admits(self, setting: str, method: str) -> bool:
         return (setting, "") in self._settings or (setting, method) in self._settings
@@ -208,8 +196,8 @@ def _same(run: RunSpec, other: RunSpec, key: str) -> bool:
     if key.startswith("finetune."):
         rules, name = (run.scoring.finetune, other.scoring.finetune), key.removeprefix("finetune.")
         return None not in rules and getattr(rules[0], name) == getattr(rules[1], name)
-    if key == "batch" and run.method.name in BUILT_IN["methods"]:
-        return describe(run.method.name).minibatches
+    if key == "batch" and (method := shipped_method(run.method.name)):
+        return method.minibatches
     return key != "rounds" or run.rounds == other.rounds
 
 
@@ -230,13 +218,9 @@ def _readings(head: ColumnHead, column: _Column, runs: Sequence[RunSpec]) -> lis
 def _stages(run: RunSpec) -> set[str]:
     """The stages that a run has scores of: a built-in method's old runs may be scored at some that it does not have."""
     scored: set[str] = set(run.scoring.stages)
-    reference = BUILT_IN["methods"].get(run.method.name)
-    if reference is None:
+    if (method := shipped_method(run.method.name)) is None:
         return scored
-    return {stage for stage in of_run(run, _of_built_in(reference)) if set(canonical([stage])) <= scored}
-
-
-_of_built_in = cache(of_reference)
+    return {stage for stage in of_run(run, method.stages) if set(canonical([stage])) <= scored}
 
 
 def _of_seeds(runs: Iterable[RunSpec], seeds: Sequence[int]) -> tuple[RunSpec, ...]:
@@ -279,7 +263,7 @@ def _differing(one: Variant, rival: Variant) -> list[tuple[str, str]]:
 
 def short_name(name: str) -> str:
     """A method's name without the file or module that it stands in."""
-    return split_reference(name)[1] if is_reference(name) else name
+    return split_reference(name)[1] if ":" in name else name
 
 
 class Extra(NamedTuple):
@@ -290,64 +274,22 @@ class Extra(NamedTuple):
     notes: Mapping[str, str]
 
 
-class _Chosen(NamedTuple):
-    """The runs of a method that a table shows, the version that names their row, and the runs that it leaves out."""
+def extra(table: Expansion, stored: Iterable[Stored], asked: Requests) -> Extra:
+    """The extra rows of a table: of each user-supplied method the version that finished last.
 
-    shown: Sequence[Stored]
-    version: str
-    left: Sequence[Stored]
-    is_now: bool
-    """True if its file has this code now."""
-    is_older: bool
-    """True if its file has other code now."""
-
-
-def extra(table: Expansion, stored: Iterable[Stored], asked: Requests, methods: Iterable[str] = ()) -> Extra:
-    """The extra rows of a table: of each method the version that its file has now or, without runs, the newest one.
-
-    `methods`: names the reader typed. `path/to/file.py:Class` among them says where the file of `file.py:Class` lies.
+    Where the suite has a row of the method, that row's version is shown alone.
     """
-    methods = list(methods)
     stored, own = list(stored), {run.id for cell in table.cells for run in cell.needed}
-    mine = _by(lambda run: run.spec.method.name, (run for run in stored if _is_here(run, table, asked)))
-    hidden, alike, notes = set[str](), dict[tuple[str, str], str](), dict[str, str]()
-    for name, runs in mine.items():
-        chosen = _choose(runs, own, _now(name, table.path.parent, methods))
-        alike |= {(name, run.spec.method.version): chosen.version for run in chosen.shown}
-        hidden |= {run.spec.id for run in chosen.left}
-        if note := _note(name, chosen):
-            notes[name] = note
-    cells, spare = extra_rows(table, (run.spec for run in stored if run.spec.id not in hidden), asked, alike)
+    hidden, notes = set[str](), dict[str, str]()
+    for name, runs in _by(lambda run: run.spec.method.name, (r for r in stored if _is_here(r, table, asked))).items():
+        newest = max(runs, key=lambda run: (run.spec.id in own, run.failure is None, run.finished, run.spec.id))
+        version = newest.spec.method.version
+        older = [run for run in runs if run.spec.method.version != version and run.spec.id not in own]
+        hidden |= {run.spec.id for run in older}
+        if finished := [run for run in older if run.failure is None]:
+            notes[name] = f"{name} is shown in its newest version ({version}). Not shown: {_dated(finished)}."
+    cells, spare = extra_rows(table, (run.spec for run in stored if run.spec.id not in hidden), asked)
     return Extra(cells, spare, notes)
-
-
-def _choose(runs: Sequence[Stored], own: set[str], now: usercode.Code | None) -> _Chosen:
-    """Choose among the runs of a method. `own`: ids of the table's runs; `now`: the method's code."""
-    version, digest = (now.version, now.digest) if now else ("", "")
-
-    def rank(run: Stored) -> tuple[object, ...]:
-        return run.spec.method.version == version, *_age(run)
-
-    best = max(runs, key=lambda run: (run.code["method"] == digest, run.spec.id in own, *rank(run)))
-    equal = _by(
-        lambda run: run.spec.with_code(run.code).id, (run for run in runs if run.code["method"] == best.code["method"])
-    )
-    shown = [max(several, key=lambda run: (run.spec.id in own, *rank(run))) for several in equal.values()]
-    there = own | {run.spec.id for run in shown}
-    left = [run for run in runs if run.spec.id not in there]
-    is_now = best.code["method"] == digest
-    return _Chosen(shown, best.spec.method.version, left, is_now, is_older=now is not None and not is_now)
-
-
-def _note(name: str, chosen: _Chosen) -> str:
-    """A note on a file that has changed since its runs, and on finished runs that are left out; else empty."""
-    left = [run for run in chosen.left if run.failure is None]
-    if not left and not chosen.is_older:
-        return ""
-    which = "as its file is now" if chosen.is_now else "in its newest finished version"
-    changed = ", and the file has changed since: `pflbench run` trains it as it is now" if chosen.is_older else ""
-    hidden = f" Not shown: {_dated(left)}." if left else ""
-    return f"{name} is shown {which} ({chosen.version}){changed}.{hidden}"
 
 
 def _by(key: Callable[[Stored], str], runs: Iterable[Stored]) -> dict[str, list[Stored]]:
@@ -359,34 +301,10 @@ def _by(key: Callable[[Stored], str], runs: Iterable[Stored]) -> dict[str, list[
 
 
 def _is_here(run: Stored, table: Expansion, asked: Requests) -> bool:
-    """True for a run that can stand in the table, of a user's method whose digest it recorded."""
+    """True for a run of a user-supplied method that can stand in the table."""
     spec = run.spec
-    there = "method" in run.code and names.is_reference(spec.method.name) and not spec.validation
-    return there and spec.setting() in table.settings and belongs(spec, table, asked, named=True)
-
-
-def _now(name: str, folder: Path, methods: Iterable[str]) -> usercode.Code | None:
-    """The present code of a method; None without a file that can be read.
-
-    The file is the one that `methods` names, else the one in the current folder, else the one beside the suite file.
-    """
-    file = next((path for path in _files(name, folder, methods) if path.is_file()), None)
-    try:
-        return usercode.read(file) if file else None
-    except UsageError:  # it is being edited
-        return None
-
-
-def _files(name: str, folder: Path, methods: Iterable[str]) -> Iterator[Path]:
-    """The paths where the file of `file.py:Class` may lie, the most telling first."""
-    where, _ = names.split_reference(name)
-    if where.endswith(".py") and Path(where).name == where:
-        yield from (Path(names.split_reference(one)[0]) for one in methods if names.without_folder(one) == name)
-        yield from (base / where for base in (Path.cwd(), folder))
-
-
-def _age(run: Stored) -> tuple[bool, str, str]:
-    return run.failure is None, run.finished, run.spec.id
+    users = is_reference(spec.method.name) and not spec.validation
+    return users and spec.setting() in table.settings and belongs(spec, table, asked, named=True)
 
 
 def _dated(runs: Iterable[Stored]) -> str:

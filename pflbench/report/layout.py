@@ -116,7 +116,6 @@ def lay_out(
     versus: str | None = None,
     *,
     over_clients: bool = False,
-    named: Sequence[str] = (),
 ) -> Table:
     """The finished table. Depends on nothing but the suite and the stored runs.
 
@@ -126,12 +125,11 @@ def lay_out(
         read_as: In which of the scored rounds it is read.
         versus: The row, or a method that one row shows, that all others are held against.
         over_clients: Whether it says how its cells are spread over clients.
-        named: Methods as the reader typed them, which `present.extra` takes. All rows are shown.
 
     Raises:
         UsageError: `versus` means no row.
     """
-    return finished(fill(table, Shelf(store), requests_of(store), read_as, named), versus, over_clients=over_clients)
+    return finished(fill(table, Shelf(store), requests_of(store), read_as), versus, over_clients=over_clients)
 
 
 def _with_sides(table: Expansion, rows: Collection[str]) -> set[str]:
@@ -160,14 +158,9 @@ def _with_rows(table: Expansion, rows: Collection[str], cells: Iterable[Cell], m
     )
 
 
-def fill(
-    table: Expansion, shelf: Shelf, asked: Requests, read_as: ReadAs = "last", methods: Sequence[str] = ()
-) -> Filled:
-    """The table's cells and those of extra rows, read and summarized.
-
-    `asked`: who asked for the stored runs; `methods`: as `present.extra` takes them.
-    """
-    beside = extra(table, shelf.stored.values(), asked, methods)
+def fill(table: Expansion, shelf: Shelf, asked: Requests, read_as: ReadAs = "last") -> Filled:
+    """The table's cells and those of extra rows, read and summarized. `asked`: requests of the stored runs."""
+    beside = extra(table, shelf.stored.values(), asked)
     spare, older = _left_over(table, beside.spare, shelf)
     table = replace(table, cells=tuple(cell.read(read_as) for cell in table.cells if cell.has_scores))
     cells = table.places | {table.place(cell): cell.read(read_as) for cell in beside.cells}

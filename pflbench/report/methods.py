@@ -87,9 +87,9 @@ def _hyperparameter(key: str, field: FieldInfo) -> Hyperparameter:
 
 
 def _stages(info: MethodInfo) -> list[str]:
-    every = info.stages.there(dict.fromkeys(info.fields, 1), moment="before-aggregation", held_out=False)
-    always = info.stages.there({}, moment="after-aggregation", held_out=False)
-    before = info.stages.there({}, moment="before-aggregation", held_out=False)
+    every = info.stages.present(dict.fromkeys(info.fields, 1), moment="before-aggregation", held_out=False)
+    always = info.stages.present({}, moment="after-aggregation", held_out=False)
+    before = info.stages.present({}, moment="before-aggregation", held_out=False)
     needs = f"with {info.stages.personal_needs}"
     return [
         stage if stage in always else f"{stage} ({needs}{', or before aggregation' if stage in before else ''})"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from pflbench.catalog import shipped_method
 from pflbench.commands import public_folder
 from pflbench.report.claims import Judged, Tables, asked, judge
 from pflbench.report.compact import check_known
-from pflbench.report.explain import hyperparameters, method_of, shared_settings
+from pflbench.report.explain import hyperparameters, shared_settings
 from pflbench.report.html.data import CellSources, Sheet, with_numbers
 from pflbench.report.html.render import render_page as rendered
 from pflbench.report.layout import Filled, fill, finished, reread
@@ -92,7 +93,7 @@ def _claims(
 
 
 def _sheet(table: Expansion, part: Selection, shelf: Shelf, asked: Requests) -> Sheet:
-    last = fill(table, shelf, asked, methods=part.methods)
+    last = fill(table, shelf, asked)
     fills: dict[ReadAs, Filled] = {"last": last}
     if scored_often(last):
         fills |= {one: reread(last, one) for one in READINGS[1:]}
@@ -113,7 +114,7 @@ def _told(filled: Filled) -> dict[tuple[str, str], CellSources]:
     table, found = filled.table, dict[tuple[str, str], CellSources]()
     for place, cell in filled.cells.items():
         if filled.grid[place].there:
-            method = method_of(cell, filled.shelf, table.locations)
+            method = shipped_method(cell.needed[0].method.name)
             given = (*hyperparameters(cell, method), *shared_settings(cell, method))
             whole = table.profile == "paper" and place in table.places
             found[place] = CellSources([one[:3] for one in given], table.departures_of(cell) if whole else [])

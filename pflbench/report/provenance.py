@@ -238,7 +238,6 @@ def _span(values: Sequence[float]) -> str:
     return "–".join(dict.fromkeys(ends))
 
 
-_KINDS = ("dataset", "partition", "model")
 _BARE = {"version": None, "content": None}
 _Shares = Mapping[str, Sequence[tuple[str, int]]]
 """Rows and seeds that have a version, by version."""
@@ -254,9 +253,8 @@ def mixtures(table: Expansion, used: Sequence[ShownRun]) -> dict[str, str]:
     lines: dict[str, str] = {}
     for column in table.columns:
         done = [u for u in used if u.column == column.id and u.done]
-        alike = _alike(done)
         methods = grouped(
-            (u.stored.spec.method.name, alike["method", u.stored.spec.method.version])
+            (u.stored.spec.method.name, u.stored.spec.method.version)
             for u in done
             if u.stored.spec.id in suite_ids  # extra rows carry their version in the title
         )
@@ -267,9 +265,7 @@ def mixtures(table: Expansion, used: Sequence[ShownRun]) -> dict[str, str]:
             for name, versions in methods.items()
             if len(versions) > 1
         ]
-        parts += [
-            f"MIXED VERSIONS of {what} in {column.setting}: {_listed(shares)}" for what, shares in _own(done, alike)
-        ]
+        parts += [f"MIXED VERSIONS of {what} in {column.setting}: {_listed(shares)}" for what, shares in _own(done)]
         if parts:
             lines[column.id] = f"{'. '.join(parts)}."
     return lines
@@ -280,27 +276,10 @@ def not_compared(mixed: Mapping[str, str]) -> list[str]:
     return [f"† {line} These cells cannot be compared." for line in mixed.values()]
 
 
-def _alike(done: Sequence[ShownRun]) -> dict[tuple[str, str], str]:
-    """By kind and version of code, the first of the versions here that compute the same, see `usercode.Code.digest`."""
-    found, first = dict[tuple[str, str], str](), dict[tuple[str, str], str]()
-    for one in done:
-        spec, code = one.stored.spec, one.stored.code
-        versions = {kind: part.version or "none" for kind, part in zip(_KINDS, _parts(spec), strict=True)}
-        for kind, version in {"method": spec.method.version, **versions}.items():
-            same = first.setdefault((kind, code[kind]), version) if kind in code else version
-            if kind in code or (kind, version) not in found:
-                found[kind, version] = same
-    return found
-
-
-def _own(done: Sequence[ShownRun], alike: Mapping[tuple[str, str], str]) -> list[tuple[str, _Shares]]:
-    """The datasets, partitions and networks of a user's of which these runs have several, and who has which.
-
-    `alike`: versions of equal code, see `_alike`.
-    """
-    kinds = [(kind, part, one) for one in done for kind, part in zip(_KINDS, _parts(one.stored.spec), strict=True)]
-    parts = [(part, one) for _, part, one in kinds]
-    code = _shares((part.name, alike[kind, part.version or "none"], one) for kind, part, one in kinds)
+def _own(done: Sequence[ShownRun]) -> list[tuple[str, _Shares]]:
+    """The user-supplied datasets, partitions and networks of which these runs have several, and who has which."""
+    parts = [(part, one) for one in done for part in _parts(one.stored.spec)]
+    code = _shares((part.name, part.version or "none", one) for part, one in parts)
     read = _shares((f"what is read by {part.name}", part.content or "nothing", one) for part, one in parts)
     mixed = [(what, shares) for what, shares in code.items() if len(shares) > 1]
     return mixed + [(what, shares) for what, shares in read.items() if _mixed(shares)]

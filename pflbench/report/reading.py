@@ -16,10 +16,10 @@ from pflbench.errors import PflbenchError
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
 from pflbench.store import MissingRun, Store, Stored
-from pflbench.store.code import equals
 from pflbench.store.columns import Moment, Scores, metrics_of, scores_of
+from pflbench.store.requests import requests_of
 from pflbench.suite.cells import Reading
-from pflbench.suite.user_supplied import Recorded, UserSupplied
+from pflbench.suite.user_supplied import Requested, UserSupplied
 
 Floats = npt.NDArray[np.float64]
 Made = TypeVar("Made")
@@ -236,7 +236,7 @@ class Shelf:
 
     @property
     def fresh(self) -> bool:
-        """True if runs that came with pflbench are left out."""
+        """Whether runs that came with pflbench are left out."""
         return self._store.fresh
 
     @property
@@ -267,17 +267,13 @@ class Shelf:
         return run.id in self.stored and self.stored[run.id].failure is not None
 
 
-def _recorded(run: Stored) -> Recorded:
-    """Place of a stored run in a table, by its provenance."""
-    place = run.provenance.get("asked")
-    ids = {key: str(place.get(key, "")) for key in ("suite", "row", "column")} if isinstance(place, dict) else {}
-    return Recorded(run.failure is None and not run.spec.validation, **ids)
-
-
 def readable(store: Store, data_dir: str | Path | None = None) -> UserSupplied:
-    """Lookup of user-supplied code and data for reading a table: on this machine, else in the stored runs' specs."""
-    return UserSupplied(
-        data_root(data_dir),
-        stored=cache(lambda: {one.spec: _recorded(one) for one in store.list()}),
-        equals=equals(store),
-    )
+    """Access to user-supplied code and data for reading a table: by the stored runs that it requested."""
+
+    @cache
+    def stored() -> list[Requested]:
+        asked = requests_of(store)
+        runs = sorted(store.list(), key=lambda run: (run.failure is None, run.finished, run.spec.id), reverse=True)
+        return [Requested(run.spec, asked.get(run.spec.id, frozenset())) for run in runs]
+
+    return UserSupplied(data_root(data_dir), stored=stored)

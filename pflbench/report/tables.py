@@ -77,7 +77,7 @@ def reported(
     """
     found = asked_for(part, store, own, few=few, read_as=read_as)
     shelf, asked = Shelf(store), requests_of(store)
-    filled = [fill(one, shelf, asked, read_as, part.methods) for one in found.shown]
+    filled = [fill(one, shelf, asked, read_as) for one in found.shown]
     check_known(part.methods, names_of_rows(found.counted.values(), filled))
     tables = [counted_rows(one, part.methods) for one in found.counted.values()]
     rivals = rival_rows((one.table for one in filled), versus) if versus else [None] * len(filled)
@@ -355,8 +355,8 @@ def one_table(part: Selection, store: Store, own: UserSupplied) -> Expansion:
         UsageError: Something is unknown, nothing that is asked for has results, or several tables have them.
     """
     if selects_nothing(part) and (last := latest(store, own)) is not None:
-        return _with_extra_rows(last, store, part.methods)
-    found = [_with_extra_rows(one, store, part.methods) for one in with_results(part.but(methods=None), store, own)]
+        return _with_extra_rows(last, store)
+    found = [_with_extra_rows(one, store) for one in with_results(part.but(methods=None), store, own)]
     _check_methods(found, part.methods)
     done = {run.spec.id for run in store.list() if run.failure is None}
     tables = [_of_methods(table, part.methods) for table in found]
@@ -379,9 +379,9 @@ def _check_methods(tables: Sequence[Expansion], methods: Iterable[str]) -> None:
             raise unknown("method", name, known)
 
 
-def _with_extra_rows(table: Expansion, store: Store, methods: Sequence[str]) -> Expansion:
+def _with_extra_rows(table: Expansion, store: Store) -> Expansion:
     stored = [run for run in store.list() if run.failure is None and not run.spec.validation]
-    cells = extra(table, stored, requests_of(store), methods).cells
+    cells = extra(table, stored, requests_of(store)).cells
     rows = dict.fromkeys(cell.row for cell in cells)
     return replace(table, rows=(*table.rows, *rows), cells=(*table.cells, *cells))
 

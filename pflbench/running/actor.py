@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -136,30 +136,21 @@ class Slot:
 
 
 PackedCode = Mapping[str, Mapping[str, str]]
-"""By kind, as in `Places`, of what is no installed package: the files' texts by their paths relative to the user's
-file, whose own path and attribute, with a colon between, are under `""`.
-Modules of Python's import path have paths that begin with `PATH`."""
-PATH = "path:"
+"""Texts of files by kind, as in `Places`, and path below the folder of the user's file or of its outermost package."""
 
 
 def pack_code(places: Places) -> dict[str, dict[str, str]]:
-    """The code behind these references. What they name by paths (`datasets.OPTION`) is not packed.
+    """The code behind these references that is no installed package. Paths of data (`datasets.OPTION`) are not packed.
 
     Raises:
-        UsageError: A file is not there.
+        UsageError: A file is missing.
     """
     packed = {}
     for kind, reference in places.items():
-        if "." in kind or not names.is_users(reference):
-            continue
-        code = names.code(reference)
-        if usercode.is_installed(code.path):
-            continue
-        where, attribute = names.split_reference(reference)
-        outside = set(code.outside.values())
-        files = {f"{PATH if name in outside else ''}{name}": text for name, text in code.neighbors.items()}
-        own = code.path.name if where.endswith(".py") else f"{PATH}{_below(where, code.path)}"
-        packed[kind] = {"": f"{own}:{attribute}", own: code.source, **files}
+        if "." not in kind and names.is_users(reference):
+            code = names.code(reference)
+            if not usercode.is_installed(code.path):
+                packed[kind] = {code.name: code.source, **code.imports}
     return packed
 
 
@@ -170,27 +161,18 @@ def unpack_code(packed: PackedCode, places: Places, folder: Path) -> dict[str, s
         UsageError: A path leads out of the folder.
         OSError: It cannot be written.
     """
-    found = dict(places)
+    unpacked = dict(places)
     for kind, files in packed.items():
-        own, _, attribute = files[""].rpartition(":")
-        deep = max((PurePosixPath(name).parts.count("..") for name in files if name), default=0)
-        base = folder.joinpath(kind, *(f"folder{k}" for k in range(deep)))
-        path = folder / kind / "path"
+        base = (folder / kind).resolve()
         for name, text in files.items():
-            if name:
-                file = path / name.removeprefix(PATH) if name.startswith(PATH) else base / name
-                if folder.resolve() not in file.resolve().parents:
-                    raise UsageError(f"The code of a run has a file {name!r}, which lies nowhere.")
-                file.resolve().parent.mkdir(parents=True, exist_ok=True)
-                file.resolve().write_text(text, encoding="utf-8")
-        if path.is_dir() and str(path) not in sys.path:
-            sys.path.insert(0, str(path))
-        if not own.startswith(PATH):
-            found[kind] = f"{base / own}:{attribute}"
-    return found
-
-
-def _below(module: str, path: Path) -> str:
-    """The path of a module's file below the folder of the import path that it was found in."""
-    parts = module.split(".")
-    return "/".join([*parts, "__init__.py"]) if path.name == "__init__.py" else "/".join(parts) + ".py"
+            file = (base / name).resolve()
+            if base not in file.parents:
+                raise UsageError(f"The code of a run has a file {name!r}, which lies outside of its folder.")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        where, attribute = names.split_reference(places[kind])
+        if where.endswith(".py"):
+            unpacked[kind] = f"{base / Path(where).name}:{attribute}"
+        elif str(base) not in sys.path:
+            sys.path.insert(0, str(base))
+    return unpacked

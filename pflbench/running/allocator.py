@@ -6,10 +6,9 @@ import contextlib
 import ctypes
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import torch
-
-from pflbench.engine import memory
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # malloc.h
 _MADV_HUGEPAGE = 14  # sys/mman.h
@@ -39,7 +38,7 @@ def tune_allocator() -> bool:
 
 def tidy() -> None:
     """Give back what loading has left: copies of the pool, which would stay with this process to its end."""
-    memory.trim()
+    trim()
     tune_allocator()  # what comes after the heap's new end is not of huge pages yet
 
 
@@ -73,7 +72,7 @@ def limited(limit: int | None, device: torch.device) -> Iterator[None]:
 
         soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
         # The system counts what could be written to, we what is: the allocator's reserves must not count.
-        wanted = limit + max(0, memory.writable() - memory.in_use(device))
+        wanted = limit + max(0, _status("VmData") - in_use(device))
         wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
         try:
@@ -82,3 +81,48 @@ def limited(limit: int | None, device: torch.device) -> Iterator[None]:
             resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
     else:
         yield
+
+
+def trim() -> None:
+    """Give memory that is freed, but kept for later, back to the system."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+def in_use(device: torch.device) -> int:
+    """Bytes in use now: allocated on a GPU, resident in this process on a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.memory_allocated(device)
+    trim()  # what is freed but kept for later does not count
+    return _status("VmRSS") or peak(device)
+
+
+def peak(device: torch.device) -> int:
+    """The largest number of bytes in use since `reset_peak`, or since the start where that cannot be reset."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    if most := _status("VmHWM"):
+        return most
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
+
+
+def reset_peak(device: torch.device) -> None:
+    """Start measuring `peak` again, where the system allows it."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    else:
+        with contextlib.suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5")
+
+
+def _status(field: str) -> int:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith(f"{field}:"):
+                return int(line.split()[1]) * 1024
+    return 0

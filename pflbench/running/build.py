@@ -16,8 +16,7 @@ from pflbench.data import content
 from pflbench.data.federation import Federation, build
 from pflbench.data.partition import Partition
 from pflbench.data.source import Dataset, Source, check_source
-from pflbench.engine.blame import line, where
-from pflbench.errors import UsageError
+from pflbench.errors import UsageError, one_line
 from pflbench.hyper import check_declared, check_method
 from pflbench.methods.base import Batch, Method
 from pflbench.models import module
@@ -165,11 +164,10 @@ def _sums_to_one(network: Network) -> bool:
 
 
 def _forward_fails(error: Exception, reference: str) -> UsageError:
-    told = line(error, where(error, {Path(names.code(reference).path)}), hint=False)
-    return UsageError(f"forward() of the network {reference} fails: {told}")
+    return UsageError(f"forward() of the network {reference} fails: {one_line(error)}")
 
 
-def method(spec: RunSpec, places: names.Places = NOWHERE) -> Method[Any, Any, Any]:
+def method(spec: RunSpec, places: names.Places = NOWHERE) -> Method:
     """The method of a run. Raises `UsageError` if it cannot be made, or a user's file changed since the spec was."""
     reference = names.place("methods", spec.method.name, places)
     own = names.is_reference(spec.method.name) and names.is_users(reference)
@@ -179,22 +177,22 @@ def method(spec: RunSpec, places: names.Places = NOWHERE) -> Method[Any, Any, An
     return made
 
 
-def _check_test_set(made: Method[Any, Any, Any], name: str) -> None:
+def _check_test_set(made: Method, name: str) -> None:
     """Raise `UsageError` if a method cannot score the test set, which has no minibatch of a client (`predicting`)."""
     row = torch.zeros(1, dtype=torch.int64)
     try:
         made.predicting(Batch(row, row), None)
     except Exception as error:
-        cause = str(error) if isinstance(error, UsageError) else line(error, where(error, ()), hint=False)
-        raise UsageError(f'{name} cannot be scored with global_on = "test-set". Write "clients". {cause}') from error
+        cause = str(error) if isinstance(error, UsageError) else one_line(error)
+        raise UsageError(f'{name} cannot be scored with global_on = "test-set", write "clients". {cause}') from error
 
 
-def construct(reference: str, hyper: Mapping[str, Any], version: str | None = None) -> Method[Any, Any, Any]:
+def construct(reference: str, hyper: Mapping[str, Any], version: str | None = None) -> Method:
     """The method that a reference and hyperparameters make; `version`: what a user's code must have come to.
 
     Raises `UsageError` if they make none, it is no frozen dataclass, a function lacks `round`, or the code has changed.
     """
-    made: Method[Any, Any, Any] = names.make("methods", reference, hyper, version)
+    made: Method = names.make("methods", reference, hyper, version)
     check_declared(type(made))
     check_method(type(made))
     return made

@@ -24,7 +24,7 @@ from pflbench.package import __version__
 from pflbench.running import build
 from pflbench.running.process import cause_of_death, serving
 from pflbench.spec import MethodSpec
-from pflbench.testing import CHECKS, Finding, examine
+from pflbench.testing import CHECKS, Finding, contract
 
 LEARNS = "it learns"
 """The one check that only warns, since a good method need not lower the loss on tiny data."""
@@ -92,7 +92,7 @@ def _judged(subject: _Subject, findings: list[Finding]) -> Conformance:
             f"(check {check!r}).{more} `pflbench check {subject.reference}` shows all; "
             "--unchecked trains it nevertheless, and says so in every report."
         )
-    return Conformance(tuple(remark for finding in findings for remark in finding.remarks), warning)
+    return Conformance(tuple(finding.remark for finding in findings if finding.remark and finding.applies), warning)
 
 
 def _examined(subject: _Subject) -> Iterator[Finding]:
@@ -119,7 +119,7 @@ def _serve(pipe: Connection, subject: _Subject) -> None:
     sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123
     trust.grant(subject.reference)
     try:
-        for finding in examine(build.construct(subject.reference, subject.hyper, subject.version)):
+        for finding in contract(build.construct(subject.reference, subject.hyper, subject.version)):
             pipe.send(finding)
     except PflbenchError as error:
         pipe.send(error)

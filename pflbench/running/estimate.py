@@ -10,6 +10,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -24,13 +25,15 @@ from torch.utils.flop_counter import flop_registry
 
 from pflbench import names, trust
 from pflbench.engine.batches import stream_of
-from pflbench.engine.costs import FORWARD, META, Counting, Shapes, without_content
+from pflbench.engine.client_map import Data
 from pflbench.engine.evaluate import before_aggregation, leaves_models
-from pflbench.engine.objective import LoopObjective, Task
+from pflbench.engine.objective import FORWARD, LoopObjective, Task
 from pflbench.engine.run import Initial, scored_clients
 from pflbench.engine.simulate import DTYPES, Setup, Simulation
 from pflbench.errors import PflbenchError
 from pflbench.methods.base import Batch, Draw, Round
+from pflbench.models.convnet import ConvNet
+from pflbench.models.mlp import perceptron
 from pflbench.models.network import Network
 from pflbench.names import Places
 from pflbench.running import build
@@ -46,38 +49,48 @@ IMAGES = 2
 COINS = 100
 """Equally spaced coins that stand for the rounds of a method whose clients draw by them."""
 
-_SHAPES = Shapes()
-"""Shared by all runs that are counted: those of a suite meet the same shapes."""
-
 
 class MeanClient:
-    """A client that holds the mean number of rows, and the costs of its local updates."""
+    """A client that holds the mean number of rows, and the costs of its local updates, counted on a tiny network."""
 
     def __init__(self, spec: RunSpec, reference: str, examples: int):
-        self.plain = build.network(spec)
         self.method = build.construct(reference, spec.method.hyper)
-        self.network = self.method.network(self.plain)
+        plain = build.network(spec)
+        self.growth = self.method.network(plain).layout.size / plain.layout.size
         share = 1.0 if isinstance(spec.query, str) else 1 - spec.query
         support = np.arange(max(1, round(examples / spec.clients * share * (1 - spec.validation))))
         self.stream = stream_of(support, spec, 0)
-        self.new = Initial(self.network, spec.seed, META, torch.float32)
-        with _SHAPES:
-            self.server = self.method.init(self.new, spec.training_clients)
-        self.task = Task(self.network, torch.empty(0, device=META), augment=spec.augment != "none")
+        network = self.method.network(_tiny(plain))
+        self.new = Initial(network, spec.seed, torch.device("cpu"), torch.float32)
+        self.server = self.method.init(self.new, spec.training_clients)
+        pool = torch.zeros(len(support), *TINY, dtype=torch.uint8)
+        self.data = Data(Task(network, pool, augment=spec.augment != "none"), np.zeros(len(support), np.int64), (0,))
 
     def does(self, draws: Sequence[Draw], part: Callable[..., Any], used: bool = True) -> float:
         """Images that a function of the method takes gradients of on such minibatches; other passes as fractions."""
-        count = Counting(self.task)
-        taken = [without_content(drawn) for drawn in self.stream.draw(draws, 0, used=used)[0]]
-        with torch.no_grad(), _SHAPES:
-            now = Round(0, torch.empty((), dtype=torch.int64, device=META))
-            part(count, self.server, self.method.init_client(self.server, self.new), *taken, round=now)
-        return count.rows
+        f, now = LoopObjective(self.data.task), Round(0, torch.tensor(0))
+        drawn, _ = self.stream.draw(draws, 0, used=used)
+        taken = [tuple(self.data.batch(rows, 0) for rows in batches) for batches in drawn]
+        with torch.no_grad():
+            part(f, self.server, self.method.init_client(self.server, self.new), *taken, round=now)
+        return float(f.images(torch.zeros((), dtype=torch.float64)))
 
     def trains(self, used: bool = True) -> float:
         """Count images of a local update: the mean over all coins."""
         kinds = Counter(self.method.draws(Round(0, coin=(i + 0.5) / COINS)) for i in range(COINS))
         return sum(self.does(draws, self.method.client, used) * share / COINS for draws, share in kinds.items())
+
+
+TINY = (1, 4, 4)
+"""Shape of the images that passes are counted on."""
+
+
+def _tiny(like: Network) -> Network:
+    """A network with the parts of another one, and few parameters: the number of passes does not depend on them."""
+    if like.features is None:
+        sizes = ConvNet((1, 1), kernel=3, padding=1, flat=1, hidden=(1,), before=(1, 1), after=(1,))
+        return sizes.network(TINY, 2)
+    return replace(perceptron(TINY, 2, hidden=(1, 1, 1)), drops=like.drops)
 
 
 @lru_cache(maxsize=1024)
@@ -114,13 +127,13 @@ def _rows(spec: RunSpec, reference: str, examples: int, divided: int, every: int
     if before_aggregation(method, spec.scoring):
         one += client.trains() + query * FORWARD
     elif "personalized" in spec.scoring.stages:
-        one += query * FORWARD + client.does(method.personal_draws(), method.personalize)
+        one += query * FORWARD + client.does(method.personal_draws(), method.personal_model)
     if leaves_models(spec.scoring):
         one += query * FORWARD
     scored = {"held-out": spec.clients - spec.training_clients, "training": spec.training_clients, "all": spec.clients}
     clients = min(scored[spec.scoring.clients], spec.scoring.first or spec.clients)
     total = _training(spec, client) + scored_rounds(spec, every) * clients * one
-    return float(total * client.network.layout.size / client.plain.layout.size)
+    return float(total * client.growth)
 
 
 def _training(spec: RunSpec, client: MeanClient) -> float:
@@ -200,7 +213,7 @@ class _Flops(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # as `Shapes`
+        return False  # else PyTorch imports its compiler, which takes seconds
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None

@@ -17,12 +17,10 @@ from pflbench.running.execution import Execution, Executor
 from pflbench.running.task import Done
 from pflbench.running.training import Elsewhere, Outcome, Work
 from pflbench.selection import Selection
-from pflbench.store.code import equals
 from pflbench.store.store import Store
 from pflbench.suite.cells import Reading
-from pflbench.suite.document import Suite
 from pflbench.suite.expand import Part, parts, with_columns
-from pflbench.suite.load import loaded, standing
+from pflbench.suite.load import loaded
 
 ELSEWHERE: Mapping[Executor, Elsewhere] = {"slurm": slurm.train, "ray": cluster.train}
 
@@ -65,12 +63,6 @@ def _as_read(parts: Sequence[Part], store: Store, on_event: OnEvent) -> OnEvent:
     return tell
 
 
-def _scored_often(suite: Suite) -> bool:
-    """True if the suite has runs scored after more than its last rounds."""
-    document = suite.document()
-    return bool(document.evaluation.every) or any(isinstance(row.every, int) for row in document.row)
-
-
 def run(
     part: Selection, results: Path, execution: Execution, on_event: OnEvent = unheard, *, dry: bool = False
 ) -> Outcome:
@@ -79,9 +71,6 @@ def run(
     The arguments, errors and `dry` are those of `train` and of `count_datasets`.
     """
     suites = loaded(part.suites, execution.data_dir)
-    again = execution.redo == "always" or execution.evaluate_every or any(map(_scored_often, suites))
-    if not again:  # else a finished run may have to be trained again
-        suites = standing(suites, equals(Store(results, mends=not dry, packaged=True, fresh=execution.fresh)))
     asked = parts([suite for suite in suites if suite.document().row], part)
     missing = count_datasets(suites, part, results, execution, on_event, dry=dry)
     for sentence in filter(None, (shown_by(suite, part, results) for suite in suites)):

@@ -25,12 +25,10 @@ from pflbench.running.shards import in_shard
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
 from pflbench.store import ShownStore, Stored
-from pflbench.store.code import equals
 from pflbench.store.shipped import came_with_pflbench
 from pflbench.suite.cells import Expansion
 from pflbench.suite.document import Suite
 from pflbench.suite.expand import Part, parts
-from pflbench.suite.load import standing
 from pflbench.units import Shard, count, duration
 
 LONG_ENOUGH = 4
@@ -175,7 +173,6 @@ def plan(
         StoreError: The results folder cannot be read.
     """
     data, store = DataCheck(root), ShownStore(results, fresh=fresh)
-    suites = standing(suites, equals(store))
     remarks = tuple(line for suite in suites for line in _remarks(suite, part, results, data))
     asked, refusals = _parts([suite for suite in suites if suite.document().row], part)
     stored = _by_id(store.list())  # once: a look-up of each run reads the folder again

@@ -26,9 +26,10 @@ from pflbench.running.provenance import device_name
 from pflbench.running.task import Environment, Task
 from pflbench.spec import RunSpec
 from pflbench.store import Store, Stored
+from pflbench.store.requests import Request
 from pflbench.suite.cells import Expansion, Reading
 from pflbench.suite.load import requested_table
-from pflbench.suite.user_supplied import UserSupplied
+from pflbench.suite.user_supplied import Requested, UserSupplied
 from pflbench.units import count
 
 _TOLD = ("commit", "pflbench", "torch", "torchvision", "numpy", "python", "device", "execution")
@@ -255,5 +256,6 @@ def _requested(run: Stored, root: Path) -> Expansion | None:
     asked = run.provenance.get("asked")
     if isinstance(asked, dict):
         with contextlib.suppress(UsageError, KeyError):
-            return requested_table(asked, UserSupplied(root))
+            place = Requested(run.spec, [Request.of(asked)])
+            return requested_table(asked, UserSupplied(root, stored=lambda: [place]))
     return None

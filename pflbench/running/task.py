@@ -17,23 +17,23 @@ import torch
 from pflbench import names, trust
 from pflbench.data.federation import Federation
 from pflbench.data.root import data_root
-from pflbench.engine import blame, client_map, memory
-from pflbench.engine.client_map import one_lane
+from pflbench.engine import client_map
+from pflbench.engine.client_map import one_lane, out_of_memory
 from pflbench.engine.evaluate import before_aggregation
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
-from pflbench.errors import PflbenchError, StoreError, UsageError
+from pflbench.errors import PflbenchError, StoreError, UsageError, one_line
 from pflbench.methods.base import Method
 from pflbench.models.network import Network
 from pflbench.result import RunResult, Score
 from pflbench.running import build, checkpoint, provenance
 from pflbench.running.again import apart, often_enough
-from pflbench.running.allocator import limited, tidy
+from pflbench.running.allocator import in_use, limited, peak, reset_peak, tidy
 from pflbench.running.execution import Execution
 from pflbench.running.follow import Follower, destination
 from pflbench.running.models import Models
 from pflbench.spec import RunSpec
 from pflbench.store import models as kept
-from pflbench.store.header import DIGEST, Stored
+from pflbench.store.header import Stored
 from pflbench.store.merging import bits_apart
 from pflbench.store.store import Store
 from pflbench.units import Interval
@@ -84,7 +84,7 @@ class Environment:
     device: str = "cpu"
     execution: client_map.Execution = "loop"
     memory_limit: int | None = None
-    """Bytes that stacks of clients may bring one process to on the device."""
+    """Bytes that one process may hold on the device."""
     deterministic: bool = False
     """Only algorithms that give the same bits every time."""
     evaluate_every: int | None = None
@@ -173,12 +173,11 @@ def run_task(task: Task, env: Environment, on_round: OnRound | None = None, lane
     setup = Setup(
         execution=env.execution,
         device=torch.device(env.device),
-        memory_limit=env.memory_limit,
         lanes=lanes,
         evaluate_every=env.evaluate_every,
         on_round=on_round,
     )
-    memory.reset_peak(setup.device)
+    reset_peak(setup.device)
     trained = _Trained()
     detail = ""
     try:
@@ -189,9 +188,12 @@ def run_task(task: Task, env: Environment, on_round: OnRound | None = None, lane
     except checkpoint.Stopped:
         return []
     except (Exception, SystemExit) as error:
-        if len(task.specs) == 1 and (isinstance(error, PflbenchError) or memory.out_of_memory(error)):
+        if len(task.specs) == 1 and (isinstance(error, PflbenchError) or out_of_memory(error)):
             return _not_trained(error, task, env, on_round, lanes)
-        outcomes, detail = [RunOutcome(failure=_raised(error, task))], "".join(traceback.format_exception(error))
+        outcomes, detail = (
+            [RunOutcome(failure=PflbenchError(one_line(error)))],
+            "".join(traceback.format_exception(error)),
+        )
     if detail and len(task.specs) > 1:  # out here, where nothing holds on to what the group had in memory
         del trained, setup, federations
         return _one_by_one(task, env, on_round, lanes)
@@ -215,12 +217,12 @@ def _train(
     env: Environment,
     setup: Setup,
     federations: list[Federation],
-    method: Method[Any, Any, Any],
+    method: Method,
     network: Network,
     trained: _Trained,
 ) -> list[RunOutcome]:
     """Train and score. Raises what a method raises, `Stopped`, and `UsageError` for a limit that leaves no room."""
-    if (limit := env.memory_limit) is not None and limit <= (used := memory.in_use(setup.device)):
+    if (limit := env.memory_limit) is not None and limit <= (used := in_use(setup.device)):
         less = f"{limit / 1e6:.0f} MB is less than the {used / 1e6:.0f} MB in use"
         raise UsageError(f"--memory-limit: {less} before training begins.")
     under = trained.under
@@ -271,14 +273,13 @@ def _checkpoints(
     if env.checkpoint_every is None:
         checkpoint.tell_unread(folder)
         return None
-    texts = {key: text for key, text in source.items() if key != DIGEST}
     conditions = {
         **checkpoint.conditions(env.device),
         "data": data_hash,
         "execution": env.execution,
         "evaluate_every": env.evaluate_every,
         "deterministic": env.deterministic,
-        "own code": hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()[:16] if texts else None,
+        "own code": hashlib.sha256(repr(sorted(source.items())).encode()).hexdigest()[:16] if source else None,
     }
     return checkpoint.Checkpoints.of(folder, task.specs, env.checkpoint_every, conditions)
 
@@ -308,7 +309,6 @@ def _cost(task: Task, env: Environment, started: float, trained: _Trained) -> di
     number, on_gpu = len(task.specs), env.device.startswith("cuda")
     simulation, under = trained.simulation, trained.under
     seconds = (time.perf_counter() - started + (under.seconds if under else 0.0)) / number
-    highest = simulation.clients.room.highest if simulation else 0
     rounds = simulation.rounds if simulation else 0
     return {
         "execution": env.execution,
@@ -319,31 +319,24 @@ def _cost(task: Task, env: Environment, started: float, trained: _Trained) -> di
         "padding": round(simulation.clients.padding if simulation else 1.0, 4),
         "deterministic": env.deterministic,
         "evaluate_every": env.evaluate_every,
-        "peak_memory": memory.peak(torch.device("cpu")) if on_gpu else highest,
-        "peak_device_memory": highest if on_gpu else None,
+        "peak_memory": peak(torch.device("cpu")),
+        "peak_device_memory": peak(torch.device(env.device)) if on_gpu else None,
         **({"resumed": under.resumed} if under and under.resumed else {}),
     }
 
 
 def _sources(task: Task) -> dict[str, Any]:
     """The user's own code as it was when the run began, with the modules beside it."""
-    found: dict[str, Any] = {DIGEST: {}} if task.own else {}
+    found: dict[str, Any] = {}
     for kind, reference in task.own.items():
         code = names.code(reference)
-        found[DIGEST][kind[:-1]] = code.digest
         found[f"{kind[:-1]}_source"] = code.source
-        if code.neighbors:
-            found[f"{kind[:-1]}_neighbors"] = code.neighbors
+        if code.imports:
+            found[f"{kind[:-1]}_neighbors"] = code.imports
     return found
 
 
-def _file(reference: str) -> Path:
-    """Path of user-supplied code, which may be gone."""
-    path, _ = names.split_reference(reference)
-    return Path(path) if path.endswith(".py") else names.source_file(reference)
-
-
-def _build(task: Task, env: Environment) -> tuple[list[Federation], Method[Any, Any, Any], Network]:
+def _build(task: Task, env: Environment) -> tuple[list[Federation], Method, Network]:
     torch.set_num_threads(1)  # cores are for runs and for clients
     if env.device.startswith("cuda"):
         torch.cuda.set_device(env.device)  # where graphs are captured
@@ -365,12 +358,11 @@ def _not_trained(
     if len(task.specs) > 1:
         return _one_by_one(task, env, on_round, lanes)
     message = str(error)
-    if memory.out_of_memory(error):
+    if out_of_memory(error):
         under = " under the --memory-limit" if env.memory_limit else ""
         message = f"out of memory{under}: {message}" if message else f"out of memory{under}"
     elif not isinstance(error, PflbenchError | OSError):
-        files = {_file(reference) for reference in task.own.values()}
-        message = blame.line(error, blame.where(error, files), hint=False)
+        message = one_line(error)
     return [Done(task.specs[0], "error", message, traceback.format_exc())]
 
 
@@ -513,10 +505,3 @@ def headline(scores: Sequence[Score]) -> str:
     values = [s.accuracy for s in scores if (s.stage, s.round, s.step) == (last.stage, last.round, last.step)]
     moment = f"{last.stage}, step {last.step}" if last.step else last.stage
     return f"{100 * sum(values) / len(values):.2f} % ({moment})"
-
-
-def _raised(error: BaseException, task: Task) -> PflbenchError:
-    """Error that a method's code raised, or a user-supplied network in training."""
-    files = {kind: _file(reference) for kind, reference in task.own.items()}
-    own = files.pop("methods", None) or names.source_file(task.reference)
-    return PflbenchError(blame.blame(error, own, task.reference, set(files.values()) - {own}))

@@ -205,7 +205,7 @@ def _done_elsewhere(dones: Iterable[Done]) -> list[str]:
 def _request(one: Mapping[str, object]) -> Request:
     """Request of a suite, by the provenance of a run that it asks for."""
     file = str(Path(str(one["file"])).resolve()) if "file" in one else ""
-    return Request(str(one["suite"]), str(one["profile"]), file)
+    return Request.of(one, file)
 
 
 def _before(asked: Outcome, store: Store) -> dict[str, Mapping[str, object] | None]:

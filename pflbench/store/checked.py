@@ -36,6 +36,7 @@ _ASKED: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("file", "row", "column", "precision"), _TEXT),
     "seeds": (str, list, type(None)),
     "rounds": (int, type(None)),
+    "set": (list, type(None)),
 }
 
 

@@ -21,8 +21,6 @@ _PROVENANCE, _FAILURE = "pflbench.provenance", "pflbench.failure"
 _ROWS, _CHECKSUM = "pflbench.scores", "pflbench.checksum"
 """Hash of a run's scores and metrics, and hash of its other entries. Older files have neither."""
 
-DIGEST = "code_digest"
-"""Key of the provenance: the digests of user-supplied code, see `usercode.Code.digest`."""
 Texts = dict[str, str]
 """Metadata by key. Bytes that are no UTF-8 are surrogates (`surrogateescape`), which JSON keeps."""
 
@@ -67,15 +65,6 @@ class Stored(NamedTuple):
         if not rows and failure is None:
             raise Unfit(f"run {spec.id} is finished and has no scores")
         return cls(spec, provenance, failure, path, rows, group, checksum=texts.get(_ROWS))
-
-    @property
-    def code(self) -> dict[str, str]:
-        """Digests of its user-supplied code, by "method", "dataset", "partition" and "model"; see `RunSpec.with_code`.
-
-        Empty for runs that recorded none.
-        """
-        found = self.provenance.get(DIGEST)
-        return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
 
     @property
     def rank(self) -> tuple[bool, bool]:

@@ -2,7 +2,8 @@
 
 A run's provenance names the first suite that requested it. Later requests stand in `asked.jsonl`, beside the files of
 runs and beside the packs, which never change. A line of it is an object with `suite`, `profile` and `runs`, a list of
-ids, and the `file` of a user's suite, relative to the results folder; lines are only ever added.
+ids, the `row` and `column` that requested them, and the `file` of a user's suite, relative to the results folder; lines
+are only ever added. Lines of older versions have no row and column.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pflbench.store.checked import check_id, parsed
 from pflbench.store.files import CorruptFile, error_text
@@ -22,11 +23,22 @@ NAME = "asked.jsonl"
 
 
 class Request(NamedTuple):
-    """A suite, by its name, under a profile. `file`: resolved path of a user's suite; empty if it was not recorded."""
+    """A row and column of a suite, by its name, under a profile.
+
+    `file`: resolved path of a user's suite; empty if it was not recorded. `row`: empty where `--set` changed values.
+    """
 
     suite: str
     profile: str
     file: str = ""
+    row: str = ""
+    column: str = ""
+
+    @classmethod
+    def of(cls, asked: Mapping[str, Any], file: str = "") -> Request:
+        """Request of a run by its provenance, or by a line of the file. Raises `KeyError`."""
+        row = "" if asked.get("set") else str(asked.get("row") or "")
+        return cls(str(asked["suite"]), str(asked["profile"]), file, row, str(asked.get("column") or ""))
 
 
 Requests = Mapping[str, frozenset[Request]]
@@ -48,7 +60,7 @@ def requests_of(store: Store) -> Requests:
     found: dict[str, frozenset[Request]] = {}
     for run in store.list():
         asked = run.provenance.get("asked")
-        first = [Request(str(asked.get("suite")), str(asked.get("profile")))] if isinstance(asked, dict) else []
+        first = [Request.of(asked)] if isinstance(asked, dict) else []
         found[run.spec.id] = frozenset(first).union(later.get(run.spec.id, ()))
     return {id: several for id, several in found.items() if several}
 
@@ -84,7 +96,8 @@ def keep_requests(store: Store, new: Mapping[str, Sequence[Request]], made: Coll
 
 def _line(request: Request, ids: Sequence[str], root: Path) -> str:
     file = {"file": Path(os.path.relpath(request.file, root.resolve())).as_posix()} if request.file else {}
-    return json.dumps({"suite": request.suite, "profile": request.profile, **file, "runs": ids})
+    place = {key: value for key, value in request._asdict().items() if value and key != "file"}
+    return json.dumps({**place, **file, "runs": ids})
 
 
 def _later(store: Store) -> dict[str, set[Request]]:
@@ -100,7 +113,7 @@ def _later(store: Store) -> dict[str, set[Request]]:
             try:
                 content = parsed(line)
                 file = str((store.root / content["file"]).resolve()) if "file" in content else ""
-                request = Request(str(content["suite"]), str(content["profile"]), file)
+                request = Request.of(content, file)
                 for id in list(map(check_id, content["runs"])):
                     found.setdefault(id, set()).add(request)
             except (ValueError, KeyError, TypeError):

@@ -359,17 +359,19 @@ class Expansion:
         """The cells by their places."""
         return {self.place(cell): cell for cell in self.cells}
 
-    def provenance(self, cell: Cell) -> dict[str, str | int | list[int]]:
+    def provenance(self, cell: Cell) -> dict[str, str | int | list[int] | list[str]]:
         """Provenance of a cell's runs: its place in the table, and selected values that replace the suite's.
 
         `file` is the path of a suite that does not come with pflbench.
         """
         part, file = self.part, self.part.suites[0]
-        chosen: dict[str, str | int | list[int] | None] = {
+        names = {cell.row.method, cell.row.method.rpartition(":")[2], "finetune"}
+        chosen: dict[str, str | int | list[int] | list[str] | None] = {
             "file": None if file == self.suite else file,
             "rounds": part.rounds,
             "seeds": list(part.seeds),
             "precision": part.precision,
+            "set": [one for one in part.overrides if one.partition("=")[0].rpartition(".")[0].strip() in names],
         }
         place = {"suite": self.suite, "profile": self.profile, "row": cell.row.id, "column": cell.column.id}
         return place | {key: value for key, value in chosen.items() if value}

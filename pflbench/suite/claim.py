@@ -11,8 +11,9 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from pflbench.errors import UsageError
+from pflbench.package import benchmarks
 from pflbench.suite.cells import Cell, Expansion, TableColumn
-from pflbench.suite.load import folder, read_toml
+from pflbench.suite.load import read_toml
 from pflbench.suite.strict import TomlTable, fault, validated
 
 Test = Literal["better", "first", "within", "grows"]
@@ -120,7 +121,7 @@ def slope(values: Sequence[float]) -> float:
 
 def files() -> dict[str, Path]:
     """The claims files that come with pflbench, by their paper's folder."""
-    return {path.parent.name: path for path in sorted(folder().glob(f"*/{NAME}"))}
+    return {path.parent.name: path for path in sorted(benchmarks().glob(f"*/{NAME}"))}
 
 
 def load(path: Path) -> list[Claim]:

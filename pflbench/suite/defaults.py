@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pflbench.catalog import describe
+from pflbench.catalog import MethodInfo
 from pflbench.errors import UsageError
+from pflbench.names import anchored, base, is_reference
 from pflbench.stages import Shown
 from pflbench.suite.inherit import Raw
-from pflbench.suite.rows import anchored
 
 TABLES: Mapping[str, Raw] = {
     "suite": {"paper": "none", "protocol": "the suite's own", "spread": {"kind": "std"}},
@@ -24,19 +24,26 @@ _STAGES: tuple[Shown, ...] = ("personalized", "global")
 """Stages of a row that names none: the first of these that its method has."""
 
 
-def identified(raw: Raw) -> Raw:
-    """The content of a file in which every row that names a method has an id: by default the method's name."""
-    rows = [
-        row if "id" in row or "like" in row or "method" not in row else {"id": _id(row["method"])} | row
-        for row in raw.get("row", ())
-    ]
+def identified(raw: Raw, path: Path) -> Raw:
+    """The content of a file in which every row that names a method has an id: by default the method's name.
+
+    Of a variant, `variant` is the name, and `method` that of its built-in method, by which the suite's tables have
+    values and remarks for it.
+    """
+    rows = []
+    for row in raw.get("row", ()):
+        if "method" in row:
+            name = anchored(row["method"], path.parent)
+            row = ({} if "like" in row else {"id": _id(row["method"])}) | row
+            row |= {"method": base(name), "variant": name} if base(name) != name else {"variant": ""}
+        rows.append(row)
     return raw | ({"row": rows} if rows else {})
 
 
-def with_defaults(raw: Raw, path: Path) -> tuple[Raw, tuple[str, ...]]:
+def with_defaults(raw: Raw, path: Path, describe: Callable[[str], MethodInfo]) -> tuple[Raw, tuple[str, ...]]:
     """The content of a file, with all that it inherits, and with defaults; and those that runs or numbers depend on.
 
-    Titles are ids by default, and the suite's name is that of the file.
+    Titles are ids by default, and the suite's name is that of the file. `describe`: describes a row's method.
     """
     result, taken = dict(raw), list[str]()
     for table, values in TABLES.items():
@@ -50,19 +57,25 @@ def with_defaults(raw: Raw, path: Path) -> tuple[Raw, tuple[str, ...]]:
             result[kind] = [({"title": table["id"]} if "id" in table else {}) | table for table in raw[kind]]
     for row in result.get("row", ()):
         if "method" in row and not {"stage", "stages"} & row.keys():
-            row["stage"] = _stage(anchored(row["method"], path.parent), result)
+            row["stage"] = "global"
+            with suppress(UsageError):  # which `expand` reports
+                row["stage"] = _stage(describe(row.get("variant") or anchored(row["method"], path.parent)), result)
             taken.append(f"stage of {row.get('id')} = {row['stage']}")
     return result, tuple(taken)
 
 
-def _stage(method: str, raw: Raw) -> Shown:
+def is_fixed(raw: Raw, path: Path) -> bool:
+    """True if no default of a file depends on user-supplied code."""
+    methods = [row["method"] for row in raw.get("row", ()) if "method" in row and not {"stage", "stages"} & row.keys()]
+    return not any(is_reference(anchored(method, path.parent)) for method in methods)
+
+
+def _stage(method: MethodInfo, raw: Raw) -> Shown:
     evaluation, who = raw["evaluation"], raw["evaluation"]["clients"]
     some_train = any("training_clients" in table for table in (raw["federation"], *raw.get("column", ())))
     moment, held_out = evaluation.get("moment", "after-aggregation"), who == "held-out" or (who == "all" and some_train)
-    with suppress(UsageError):  # which `expand` reports
-        there = describe(method).stages.there({}, moment=moment, held_out=held_out)
-        return next((stage for stage in _STAGES if stage in there), "global")
-    return "global"
+    there = method.stages.present({}, moment=moment, held_out=held_out)
+    return next((stage for stage in _STAGES if stage in there), "global")
 
 
 def _id(name: str) -> str:

@@ -277,6 +277,11 @@ class Suite:
     defaults: tuple[str, ...] = ()
     """Defaults in force that runs or numbers depend on, in words."""
 
+    @cached_property
+    def file(self) -> str:
+        """Resolved path of its file."""
+        return str(self.path.resolve())
+
     @property
     def name(self) -> str:
         """The suite's name."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
@@ -39,6 +38,7 @@ from pflbench.suite.rows import SelectedRow, select_rows, suite_rows
 from pflbench.suite.scoped import Follows, Inference, Note, Suspicion
 from pflbench.suite.shortfall import shortfall
 from pflbench.suite.strict import at
+from pflbench.suite.user_supplied import Place
 
 
 def expand(
@@ -81,7 +81,7 @@ def expand(
         layout=layout,
         shows_spread=layout.spread or document.statistics is not None,
         paper_round=head.paper_round,
-        notes=_notes(every[0].suite, document, rows, columns),
+        notes=_notes(suite, document, rows, columns),
         rows=rows,
         columns=columns,
         derived=_derived(document, rows, columns),
@@ -102,7 +102,6 @@ def _selected(
 ) -> tuple[list[SelectedRow], list[ColumnLayers]]:
     """The selected rows at their stages, and every column below the selection."""
     document = suite.document(part.profile or "paper")
-    suite = replace(suite, supplied=suite.supplied.anew(suite.name))
     rows = suite_rows(suite, document)
     check_method_keys(suite, document, rows)
     rows = select_rows(rows, part, document, suite.supplied)
@@ -114,12 +113,12 @@ def _selected(
 def _notes(
     suite: Suite, document: Document, rows: Sequence[TableRow], columns: Sequence[TableColumn]
 ) -> tuple[str, ...]:
-    """Notes that hold in some cell, remarks on versions, and the defaults in force."""
+    """Notes that hold in some cell, and the defaults in force."""
     # What a suite of statistics inherits of single columns is about runs.
     ids = (None,) if document.statistics else tuple(column.id for column in columns)
     notes = document.layer.anywhere(Note, [(one, id_) for one in rows or (None,) for id_ in ids])
     defaults = [f"Defaults, as the suite sets no others: {', '.join(suite.defaults)}."] if suite.defaults else []
-    return (*(note.text for note in notes), *suite.supplied.remarks, *defaults)
+    return (*(note.text for note in notes), *defaults)
 
 
 def _counted(
@@ -216,7 +215,8 @@ def _runs(
     column: ColumnLayers, row: SelectedRow, values: _Values
 ) -> tuple[tuple[RunSpec, ...], tuple[tuple[Choice, ...], ...]]:
     """A cell's runs and choices."""
-    supplied, places = column.suite.supplied, _places(column, row)
+    suite, places = column.suite, _places(column, row)
+    place = Place(suite.name, column.profile, suite.file, row.row.id, column.entry.id)
     of_seeds = [{"seed": seed, **column.contents(values.fields, places, seed)} for seed in column.seeds]
 
     def runs(hyper: Mapping[str, Any], validation: float = 0.0) -> tuple[RunSpec, ...]:
@@ -225,7 +225,7 @@ def _runs(
             first = RunSpec(method=method, validation=validation, **{**values.fields, **of_seeds[0]})
         assert first.id  # copies with another seed share what it is hashed from
         every = (first, *(first.model_copy(update=change) for change in of_seeds[1:]))
-        return tuple(supplied.standing_for(run, places) for run in every) if places else every
+        return tuple(suite.supplied.requested(every, place))
 
     if row.entry.validation is None:
         return runs(values.points[0]), ()

@@ -13,16 +13,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pflbench import names
-from pflbench.catalog import FieldInfo, Info, coerce, complete, parse
+from pflbench.catalog import UNREAD, FieldInfo, Info, coerce, complete, parse
 from pflbench.errors import UsageError, unknown
 from pflbench.selection import EVERYTHING, Selection
 from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
 from pflbench.suite.document import Document, Suite
-from pflbench.suite.rows import SelectedRow, all_known, anchored, suite_rows
+from pflbench.suite.rows import SelectedRow, all_known, suite_rows
 from pflbench.suite.schema import Candidates, Column, FederationKeys, FinetuneKeys, NamedTable, Row, Sourced
 from pflbench.suite.sources import PROFILE, SETTINGS, Source
 from pflbench.suite.strict import at
-from pflbench.suite.user_supplied import is_there
 
 FINETUNE_OPTIONS = Info(
     "finetune",
@@ -73,6 +72,11 @@ class ColumnLayers:
         return replace(self, document=self.suite.document())
 
     @property
+    def profile(self) -> str:
+        """The profile's name."""
+        return self.selection.profile or "paper"
+
+    @property
     def seeds(self) -> tuple[int, ...]:
         """The selection's seeds, else its own, else the suite's."""
         return self.selection.seeds or self.document.seeds(self.entry)
@@ -102,16 +106,15 @@ class ColumnLayers:
             "partitions": entry.partition.name,
             "models": entry.model,
         }
-        return {kind: anchored(name, folder) for kind, name in called.items()}
+        return {kind: names.anchored(name, folder) for kind, name in called.items()}
 
     @cached_property
     def infos(self) -> dict[names.Kind, Info]:
         """Its dataset, partition and network, described."""
-        called, found = self.references, dict[names.Kind, Info]()
-        # What is on this machine first: stored runs that tell of the rest agree with it.
-        for kind in sorted(called, key=lambda one: names.is_reference(called[one]) and not is_there(one, called[one])):
+        found = dict[names.Kind, Info]()
+        for kind, reference in self.references.items():
             with at(f"{self.place}.{_KEYS[kind]}"):
-                found[kind] = self.suite.supplied.options(kind, called[kind], self.entry.id)
+                found[kind] = self.suite.supplied.options(kind, reference)
         return found
 
     @cached_property
@@ -201,7 +204,7 @@ class ColumnLayers:
 
     def contents(self, settings: Mapping[str, Any], places: names.Places, seed: int) -> dict[str, Named]:
         """A run's dataset and partition with the hash of what they read, see `UserSupplied.contents`."""
-        return self.suite.supplied.contents(settings, places, seed, self.entry.id)
+        return self.suite.supplied.contents(settings, places, seed)
 
     def rounds(self, row: SelectedRow) -> int | None:
         """The rounds of a row that has its own, at most the selection's; None: the column's."""
@@ -398,6 +401,8 @@ def check_sources(suite: Suite) -> None:
     everywhere: dict[str, None] = {}
     for column in every_column(suite, document):
         options = [f"{kind[:-1]}.{option}" for kind, info in column.infos.items() for option in info.fields]
+        if any(info.version == UNREAD for info in column.infos.values()):
+            return  # a command that imports it checks them
         everywhere |= dict.fromkeys(options)
         _check_sources(column.entry.sources, options, infos, f"{column.place}.sources")
     _check_sources(document.sources, list(everywhere), infos, f"{suite.path}: sources")
@@ -407,7 +412,7 @@ def _check_sources(sources: Mapping[str, str], options: Sequence[str], infos: Ma
     for key in sources:
         name, _, hyper = key.rpartition(".")
         with at(f"{place}.{key}"):
-            if name in infos and hyper not in infos[name].fields:
+            if name in infos and infos[name].version != UNREAD and hyper not in infos[name].fields:
                 raise unknown(f"hyperparameter of {name}", hyper, infos[name].fields)
             if name not in infos and key not in SETTINGS and key not in options:
                 raise unknown("setting", key, [*SETTINGS, *options, *(f"{known}.{hyper}" for known in infos)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -12,9 +12,9 @@ import tomli
 
 from pflbench.data.root import data_root
 from pflbench.errors import UsageError, unknown
-from pflbench.package import FOLDER
+from pflbench.package import benchmarks
 from pflbench.suite.cells import Expansion
-from pflbench.suite.defaults import identified, with_defaults
+from pflbench.suite.defaults import identified, is_fixed, with_defaults
 from pflbench.suite.document import Suite, parse
 from pflbench.suite.expand import expand
 from pflbench.suite.inherit import LIST, Shape, extended_file, file_beside, inherited
@@ -22,16 +22,8 @@ from pflbench.suite.layers import check_sources
 from pflbench.suite.scoped import ALONE
 from pflbench.suite.strict import validated
 from pflbench.suite.tuning import check_tuning
-from pflbench.suite.user_supplied import Equals, UserSupplied
+from pflbench.suite.user_supplied import UserSupplied
 from pflbench.units import parse_seeds
-
-
-def folder(package: Path | None = None) -> Path:
-    """The folder of suite files: inside an installed package, or beside it in a checkout."""
-    package = package or FOLDER
-    inside, beside = package / "benchmarks", package.parent / "benchmarks"
-    # Beside an installed package lie other packages: only a project's own folder counts.
-    return beside if not inside.is_dir() and (package.parent / "pyproject.toml").is_file() else inside
 
 
 def required(suites: Sequence[str]) -> Sequence[str]:
@@ -46,7 +38,7 @@ def available() -> dict[str, Path]:
 
     A file in a folder `variants` is named as if it were beside that folder.
     """
-    return dict(_shipped(folder()))
+    return dict(_shipped(benchmarks()))
 
 
 def is_variant(path: Path) -> bool:
@@ -145,17 +137,13 @@ def requested_table(request: Mapping[str, Any], supplied: UserSupplied) -> Expan
     )
 
 
-def standing(suites: Iterable[Suite], equals: Equals) -> list[Suite]:
-    """The suites, where finished runs stand for those whose code differs in comments alone."""
-    return [replace(suite, supplied=replace(suite.supplied, equals=equals)) for suite in suites]
-
-
 def read(name: str, supplied: UserSupplied | None = None) -> Suite:
     """A suite by name or path, of which only the files are checked: `expand` finds the other errors.
 
     `supplied`: access to user-supplied code and data; by default in the data root.
     """
-    return replace(_read(find(name), ()).suite, called=name, supplied=supplied or UserSupplied(data_root()))
+    supplied = supplied or UserSupplied(data_root())
+    return replace(_read(find(name), (), supplied).suite, called=name, supplied=supplied)
 
 
 _Stamp = tuple[Path, int, int, int]
@@ -163,26 +151,30 @@ _Stamp = tuple[Path, int, int, int]
 
 
 class _Read(NamedTuple):
-    """A suite file's content with all that it inherits, the files that this is from, and the suite made of it."""
+    """A suite file's content with all that it inherits, the files that this is from, and the suite made of it.
+
+    `fixed`: False if defaults in it depend on user-supplied code.
+    """
 
     raw: dict[str, Any]
     files: tuple[_Stamp, ...]
     suite: Suite
+    fixed: bool
 
 
 _known: dict[Path, _Read] = {}
 """Files read in this process: suites extend each other, and a report reads one many times."""
 
 
-def _read(path: Path, above: tuple[Path, ...]) -> _Read:
+def _read(path: Path, above: tuple[Path, ...], supplied: UserSupplied) -> _Read:
     """A suite file with all that it inherits; `above` are the files that extend it."""
     known = _known.get(path)
-    if known is not None and all(_stamp(file[0]) == file for file in known.files):
+    if known is not None and known.fixed and all(_stamp(file[0]) == file for file in known.files):
         return known
     stamp = _stamp(path)
     raw = read_toml(path)
     validated(Shape, raw, f"{path}: ")
-    raw = identified(raw)
+    raw = identified(raw, path)
     base, beside = (find_file(raw, path, available()) for find_file in (extended_file, file_beside))
     if beside is not None:
         raw["layout"]["beside"] = str(beside.resolve())
@@ -193,14 +185,15 @@ def _read(path: Path, above: tuple[Path, ...]) -> _Read:
         if base.resolve() in [p.resolve() for p in (*above, path)]:
             chain = " → ".join(str(p) for p in (*above, path, base))
             raise UsageError(f"{path}: suite.extends: goes round in a circle: {chain}")
-        below = _read(base, (*above, path))
+        below = _read(base, (*above, path), supplied)
         files += below.files
     complete = inherited(raw, below and below.raw, path)
     if below is not None:
         document = below.suite.document()
         layer = document.layer.extended(complete.raw["suite"], document.suite.paper, complete.rows, complete.columns)
-    whole, defaults = with_defaults(complete.raw, path)
-    _known[path] = _Read(complete.raw, files, replace(parse(whole, path, layer), defaults=defaults))
+    whole, defaults = with_defaults(complete.raw, path, supplied.method)
+    suite, fixed = replace(parse(whole, path, layer), defaults=defaults), is_fixed(complete.raw, path)
+    _known[path] = _Read(complete.raw, files, suite, fixed and (below is None or below.fixed))
     return _known[path]
 
 

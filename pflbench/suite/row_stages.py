@@ -14,12 +14,12 @@ from pflbench.suite.rows import SelectedRow
 
 _POINTER = "see 'Which stages exist' in docs/methods.md"
 _TRAINED = (
-    " For it to have one, write `def local_model(self, upload, state)`, which returns the client's model after a "
-    f"local update: {_POINTER}."
+    " For it to have one, write `def personal_model(self, f, server, state, *batches, round, upload=None)`, which "
+    f"with an upload returns the client's model after its local update: {_POINTER}."
 )
 _HOOKS: dict[Shown, str] = {
-    "personalized": " For it to have one, write `def personalize(self, f, server, state, *batches, round)`, which "
-    f'returns {{"personalized": model}}: {_POINTER}.',
+    "personalized": " For it to have one, write `def personal_model(self, f, server, state, *batches, round)`, which "
+    f"returns the client's model: {_POINTER}.",
     "stored": _TRAINED,
     "sampled": _TRAINED,
 }
@@ -40,7 +40,7 @@ def staged(row: SelectedRow, document: Document, columns: Sequence[ColumnLayers]
     if stages.personal_needs and "personalized" in canonical((*row.scored, *row.entry.named)):
         points = [point for column in columns for point in column.hyperparameters(row)[0]]
     moment, held_out = row.entry.scored_at(document.evaluation), document.held_out
-    found = [stages.there(point, moment=moment, held_out=held_out) for point in points]
+    found = [stages.present(point, moment=moment, held_out=held_out) for point in points]
     there = tuple(stage for stage in SHOWN if all(stage in one for one in found))
     if not row.place:
         return _guest(document, row, there)

@@ -50,7 +50,7 @@ class SelectedRow:
     @property
     def location(self) -> str | None:
         """Reference to a user-supplied method; None for built-in ones and entry points."""
-        return self.info.reference if names.is_reference(self.key) else None
+        return self.info.reference if names.is_reference(self.info.name) else None
 
 
 _SHOWN_ONLY = {"id", "title", "name", "stage", "suspect", "like"}
@@ -71,7 +71,7 @@ def suite_rows(suite: Suite, document: Document) -> list[SelectedRow]:
     for i, row in enumerate(document.row):
         place = f"{suite.path}: row[{i}]"
         with at(f"{place}.method"):
-            info = suite.supplied.method(anchored(row.method, suite.path.parent), row.id)
+            info = suite.supplied.method(row.variant or names.anchored(row.method, suite.path.parent))
         shown = TableRow(row.id, row.name or row.title, info.name, document.shown(row))
         rows.append(SelectedRow(shown, info, row, document.scored(row), place))
     return rows
@@ -121,9 +121,11 @@ def _of_code(
     rows: Sequence[SelectedRow], methods: Iterable[str], document: Document, supplied: UserSupplied
 ) -> Iterator[SelectedRow]:
     """The rows of methods that are named by where their code is, and a guest for each other method."""
-    for reference in dict.fromkeys(anchored(name, Path.cwd()) for name in methods):
+    for reference in dict.fromkeys(names.anchored(name, Path.cwd()) for name in methods):
         info = supplied.method(reference)
-        yield from [one for one in rows if one.location == reference] or [_guest(info, reference, document)]
+        yield from [one for one in rows if reference in (one.location, one.info.name)] or [
+            _guest(info, reference, document)
+        ]
 
 
 def _guest(info: MethodInfo, reference: str, document: Document) -> SelectedRow:
@@ -144,9 +146,3 @@ def _runs(selected: SelectedRow, document: Document) -> tuple[object, ...]:
     tables = (document.hyper, *chain.from_iterable(of_columns))
     own_values = selected.row.id != selected.info.name and any(selected.row.id in table for table in tables)
     return selected.entry.model_dump(exclude=_SHOWN_ONLY), selected.scored, selected.row.id if own_values else ""
-
-
-def anchored(name: str, folder: Path) -> str:
-    """A reference into a file with its path taken from `folder`; any other name as it is."""
-    where, _, attribute = name.rpartition(":")
-    return f"{(folder / where).resolve()}:{attribute}" if where.endswith(".py") else name

@@ -325,6 +325,8 @@ class Row(Settled):
     """Title that reports show in place of a paper's "Ours"."""
     method: str
     """Method: a built-in id, `module:Class`, or `file.py:Class` relative to the suite file."""
+    variant: str = ""
+    """Name of the variant of this method that its runs train; from `method`."""
     stage: Shown | None = None
     """Stage that the table shows."""
     stages: Annotated[list[Shown], Field(min_length=1)] | None = None

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 from pydantic import Field, model_validator
 
-from pflbench.names import without_folder
+from pflbench.names import base, without_folder
 from pflbench.suite.sources import Source
 from pflbench.suite.strict import TomlTable, fault
 
@@ -182,7 +182,7 @@ class Layer:
         One with a `what` that a nearer file has in this cell is left out.
         """
         layer: Layer | None = self
-        id_, method = (None, None) if row is None else (row.id, without_folder(row.method))
+        id_, method = (None, None) if row is None else (row.id, base(without_folder(row.method)))
         replaced = set[str | None]()
         while layer is not None:
             here = [one for one in layer.by_kind.get(kind, ()) if one.concerns(id_, method, column)]

@@ -1,269 +1,389 @@
-"""The checks of the contract, each a function of a `Case` that raises AssertionError with what is wrong."""
+"""The contract of methods: eight checks on tiny runs.
+
+A check is a function of a `Case`. It returns a remark (mostly empty), raises `DoesNotApply`, or raises an error.
+"""
 
 from __future__ import annotations
 
+import copy
 import inspect
-import io
+import json
+import math
+import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from pflbench import names
-from pflbench.catalog import describe
-from pflbench.engine.batches import support_streams
-from pflbench.engine.blame import blame
-from pflbench.engine.client_map import Item
-from pflbench.engine.objective import LoopObjective, Task
-from pflbench.engine.returned import Malformed
-from pflbench.engine.returned import models as models_of
-from pflbench.engine.simulate import RunOutcome, Simulation
+from pflbench.engine import snapshot
+from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.errors import PflbenchError
-from pflbench.hyper import check_method
-from pflbench.methods.base import Batch, Batches, Objective, Round
+from pflbench.hyper import check_declared, check_method
+from pflbench.methods.base import Draw, Method, Round
 from pflbench.models.network import Network
-from pflbench.spec import RunSpec
-from pflbench.stages import of_class
-from pflbench.testing.basics import arguments_survive, forgets, own_randomness, returns
-from pflbench.testing.case import AnyMethod, Case, Tree, client_key
-from pflbench.testing.rounding import nudged
-from pflbench.testing.tiny import tiny_federation, tiny_spec
+from pflbench.spec import Finetune, RunSpec, Scoring, Stage
+from pflbench.stages import Stages, of_class
+from pflbench.testing.rounding import compare, nudged
+from pflbench.testing.tiny import SIZES, tiny_features, tiny_federation, tiny_network, tiny_spec
 
+Tree = Any
+TUNED = Finetune(steps=3, lr=0.05)
 LOOPS = (
-    "If it goes over its batches with a plain `for`, write `steps` or `descend` instead: a stack pads its clients to "
-    "the same number of batches, and what is carried on (momentum, a counter) must not move in a padded step. If it "
-    "counts rows or labels itself, leave out those that `b.mask` has False"
+    "Write loops over minibatches with `steps` or `train`: a stack pads its clients to one number of minibatches, and "
+    "a plain `for` carries momentum or a counter through padded steps. Rows with `b.mask` False do not count"
 )
 
 
-def _vectorized(case: Case) -> None:
-    stacked = case.run(case.pair, "vectorized")
-    try:
-        case.same_runs(stacked, case.looped, "looped and vectorized clients", case.looped_again)
-    except AssertionError as error:
-        raise AssertionError(f"{error}. {LOOPS}") from error
-
-
-def _float32(case: Case) -> None:
-    specs = [spec.model_copy(update={"precision": "fp32"}) for spec in case.pair]
-    _looped_and_stacked(case, specs, "looped and vectorized clients in float32")
-
-
-def _stragglers(case: Case) -> None:
-    specs = [case.stragglers(0), case.stragglers(1)]
-    _looped_and_stacked(case, specs, "looped and vectorized clients, where half of the uploads arrive,")
-
-
-def _noisy(case: Case) -> None:
-    specs = [case.noisy(0), case.noisy(1)]
-    what = "looped and vectorized clients with augmented images and dropout"
-    _looped_and_stacked(case, specs, what, case.dropping)
-
-
-def _looped_and_stacked(case: Case, specs: list[RunSpec], what: str, network: Network | None = None) -> None:
-    def looped(nudge: int | None = None) -> list[RunOutcome]:
-        return case.run(specs, "loop", network=network, nudge=nudge)
-
-    case.same_runs(case.run(specs, "vectorized", network=network), looped(), what, looped)
-
-
-def _chunks(case: Case) -> None:
-    small = case.run(case.pair, "vectorized", chunk=2)
-    case.same_runs(small, case.looped, "stacks of two clients and a loop", case.looped_again)
-
-
-def _alone(case: Case) -> None:
-    alone = case.run(case.pair[1:], "vectorized")
-    what = "a seed alone and together with another"
-    case.same_runs(alone, case.looped[1:], what, lambda nudge: case.looped_again(nudge)[1:])
-
-
-def _calls(case: Case) -> None:
-    federation = tiny_federation(0, sizes=(20,) * 8)
-    few, many = (case.once("vectorized", federation, range(n))[1].gradient_calls for n in (1, 6))
-    assert few == many, f"1 client takes {few} stacked gradient calls, 6 clients take {many}"
-
-
-def _exchangeable(case: Case) -> None:
-    server, _ = case.start()
-    results, _ = case.once("loop", tiny_federation(0), [0, 1, 3, 4])
-    uploads = [upload for upload, _ in results]
-    n = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
-
-    def state(order: Sequence[int], nudge: int | None = None) -> Tree:
-        stacked = pytree.tree_map(lambda *u: torch.stack(u), *[uploads[i] for i in order])
-        stacked = stacked if nudge is None else nudged(stacked, nudge)
-        return case.method.server(server, stacked, n[list(order)], Round(0))
-
-    what = "the server's states for two orders of the cohort"
-    case.compare(state([2, 0, 3, 1]), state(range(4)), what, lambda nudge: state(range(4), nudge))
-
-
-def _masked(case: Case) -> None:
-    federation = tiny_federation(0)
-    long, short = 3, 6  # the short client is padded to the long one's steps and rows
-
-    def first(clients: Sequence[int], nudge: int | None = None) -> Tree:
-        return case.once("vectorized", federation, clients, nudge)[0][0]
-
-    what = "a client alone and padded to the length of a larger one"
-    case.compare(first([short, long]), first([short]), what, lambda nudge: first([short], nudge))
-
-
-def _learns(case: Case) -> None:
-    # Where training makes personal models, the server may learn nothing, as with local training alone.
-    personal = bool(case.stages("after-aggregation", "personalized"))
-    own = personal and (case.method.personal == "local" or not case.deploys)
-    stages = ("personalized",) if own else ("finetuned",)
-    # All clients, as the few query rows of the two held-out clients alone would be noise.
-    scoring = tiny_spec().scoring.model_copy(update={"clients": "training" if own else "all", "stages": stages})
-    # Rounds of all kinds should come.
-    spec = case.spec(rounds=12 if len(case.kinds) == 1 else 60, scoring=scoring)
-    (outcome,) = Simulation([spec], [tiny_federation(0)], case.method, case.plain).run()
-    assert outcome.failure is None, f"the run failed: {outcome.failure}"
-    start = Simulation([spec], [tiny_federation(0)], case.method, case.plain)
-    start.score()
-    before, after = (
-        sum(s.loss_sum for s in last) / sum(s.count for s in last)
-        for last in ([s for s in o.scores if s.step == max(t.step for t in o.scores)] for o in (start.runs[0], outcome))
-    )
-    kind = f"the loss of {'personal' if own else 'fine-tuned'} models on easy data"
-    assert after < before, f"{spec.rounds} rounds do not lower {kind}: {before:.4f} to {after:.4f}"
-
-
-def _held_out(case: Case) -> None:
-    if not case.deploys:
-        return
-    server, _ = case.start()
-    federation = tiny_federation(0)
-    f = LoopObjective(Task(case.network, federation.x))
-    for client in np.flatnonzero(~federation.training):
-        rows = federation.support[client]
-        batch = Batch(torch.from_numpy(rows), torch.from_numpy(federation.labels[rows]))
-        w = case.method.deploy(f, server, (batch,))
-        size = case.network.layout.size
-        assert w.shape == (size,), f"deploy() returns {tuple(w.shape)} instead of one model, ({size},)"
-        assert torch.isfinite(f.logits(w - 0.1 * f.grad(w, batch), batch)).all(), "a fine-tuned model is not finite"
-
-
-def _personal(case: Case) -> None:
-    alone, trained = (case.stages(m, "personalized") for m in ("after-aggregation", "before-aggregation"))
-    if not trained:
-        return
-    federation = tiny_federation(0)
-    server, _ = case.start()
-    ((sent, state),), mapped = case.once("loop", federation, [3])
-    drawn, _ = support_streams(federation, case.spec())[3].draw(case.method.personal_draws(), 0)
-
-    def models(f: Objective, server: Tree, own: Tree, *batches: Batches) -> Tree:
-        made = {}
-        if alone:
-            made["personalize()"] = case.method.personalize(f, server, own[0], *batches, round=Round(0, client_key(3)))
-        if case.method.personal == "local":
-            made["local_model()"] = case.method.local_model(own[1], own[0])
-        return {function: models_of(found, function) for function, found in made.items()}
-
-    (found,) = mapped(models, [server], [Item(0, (state, sent), tuple(drawn))])
-    for function, made in found.items():
-        says = {"personalized", *of_class(type(case.method)).records}
-        assert set(made) == says, f"{function} returns the stages {', '.join(made)}, not {', '.join(sorted(says))}"
-
-
-def _saved(case: Case) -> None:
-    _, own = case.start()
-    results, _ = case.once("loop", tiny_federation(0), [0])
-    for name, tree in (("server", case.looped[0].server), ("fresh client", own), ("client", results[0][1])):
-        leaves, spec = pytree.tree_flatten(tree)
-        file = io.BytesIO()
-        torch.save([leaf for leaf in leaves if isinstance(leaf, Tensor)], file)
-        file.seek(0)
-        back = pytree.tree_unflatten(torch.load(file, weights_only=True), spec) if leaves else tree
-        for was, now in zip(leaves, pytree.tree_leaves(back), strict=True):
-            assert torch.equal(was, now), f"the {name} state does not survive saving and loading"
-
-
-def _stable(case: Case) -> None:
-    draws = [case.method.draws(Round(0, coin=0.5)) for _ in range(2)]
-    assert draws[0] == draws[1], "draws() must not change between calls"
-
-
-BASICS: dict[str, Callable[[Case], None]] = {
-    "functions return what they should": returns,
-    "arguments survive": arguments_survive,
-    "no randomness of its own": own_randomness,
-    "nothing is remembered": forgets,
-}
-"""Checks that all others need. After one of these fails, the others would only repeat its finding."""
-CHECKS: dict[str, Callable[[Case], None]] = {
-    **BASICS,
-    "vectorized = loop": _vectorized,
-    "vectorized = loop in float32": _float32,
-    "vectorized = loop with stragglers": _stragglers,
-    "vectorized = loop with augmentation and dropout": _noisy,
-    "gradient calls do not grow with clients": _calls,
-    "chunk size changes nothing": _chunks,
-    "a seed alone = together with others": _alone,
-    "a masked step is no step": _masked,
-    "clients are exchangeable": _exchangeable,
-    "it learns": _learns,
-    "a held-out client can be personalized": _held_out,
-    "a client has a model of its own": _personal,
-    "state survives saving": _saved,
-    "draws are stable": _stable,
-}
+class DoesNotApply(Exception):
+    """A check has nothing to check in this method; the message says why."""
 
 
 class Finding(NamedTuple):
-    """Outcome of one check: the problem in a sentence (None: passed), and remarks that are no problem."""
+    """Outcome of one check. `problem`: None if the method passes, or if the check does not apply."""
 
     check: str
-    problem: str | None
-    remarks: tuple[str, ...] = ()
+    problem: str | None = None
+    remark: str = ""
+    applies: bool = True
 
     def __str__(self) -> str:
-        head = f"{'ok  ' if self.problem is None else 'FAIL'} {self.check}"
-        return "\n     ".join([head, *self.remarks, *([self.problem] if self.problem else [])])
+        mark = "FAIL" if self.problem is not None else "ok  " if self.applies else "n/a "
+        text = self.problem or self.remark
+        return f"{mark} {self.check}: {text}" if text else f"{mark} {self.check}"
 
 
-def examine(method: AnyMethod) -> Iterator[Finding]:
-    """Run the checks on a method in their order; the first of the basic ones that fails is the last that is run."""
-    case = Case(method)
+class Case:
+    """A method, a tiny network that it trains, and runs of both.
+
+    Attributes:
+        method: The method.
+        plain: The network.
+        network: The network as the method wraps it.
+    """
+
+    def __init__(self, method: Method, network: Network | None = None):
+        """`network`: None for a tiny one, with batch norm unless the method needs features.
+
+        Raises:
+            UsageError: The method cannot train the network.
+        """
+        self.method = method
+        self.plain = network or (tiny_features() if method.needs_features else tiny_network())
+        self.network = method.network(self.plain)
+
+    @cached_property
+    def declared(self) -> Stages:
+        """Stages that the method's class declares."""
+        return of_class(type(self.method))
+
+    @cached_property
+    def kinds(self) -> list[tuple[Draw, ...]]:
+        """Draws of round 0, by its coin: one entry for a method that ignores the coin."""
+        return list(dict.fromkeys(tuple(self.method.draws(Round(0, coin=i / 100))) for i in range(100)))
+
+    def stages(self, moment: str, *wanted: Stage) -> tuple[Stage, ...]:
+        """Stages among `wanted` that the method has if personal models are scored at this moment."""
+        present = self.declared.present(vars(self.method), moment=moment, held_out=False)
+        return tuple(stage for stage in wanted if stage in present)
+
+    def spec(self, seed: int = 0, **changes: Any) -> RunSpec:
+        """Spec of a tiny run, with static minibatches if the method allows them."""
+        drawn = [*self.method.personal_draws(), *(draw for draws in self.kinds for draw in draws)]
+        usual: dict[str, Any] = {"batches": "reshuffled" if any(d.batch or d.indexed for d in drawn) else "static"}
+        if self.declared.global_model == "none":
+            usual["scoring"] = Scoring(clients="training", stages=self.stages("after-aggregation", "personalized"))
+        return tiny_spec(seed).model_copy(update=usual | changes)
+
+    def stragglers(self, seed: int = 0) -> RunSpec:
+        """Spec of a run where half of the uploads arrive and personal models are scored before aggregation."""
+        stages = self.stages("before-aggregation", "global", "personalized")
+        scoring = Scoring(clients="all", stages=stages, moment="before-aggregation")
+        return self.spec(seed, cohort=len(SIZES) - 2, arrival=0.5, scoring=scoring)
+
+    def noisy(self, seed: int = 0) -> RunSpec:
+        """Spec of a run on augmented images, scored after two rounds at every stage that the method has."""
+        stages = self.stages("after-aggregation", "global", "finetuned", "personalized", "stored", "sampled")
+        tuned = TUNED if "finetuned" in stages else None
+        scoring = Scoring(clients="all", stages=stages, last=2, finetune=tuned)
+        return self.spec(seed, batches="reshuffled", rounds=3, augment="crop-flip", scoring=scoring)
+
+    def simulation(
+        self, specs: Sequence[RunSpec], sizes: Sequence[int] = SIZES, method: Method | None = None, **setup: Any
+    ) -> Simulation:
+        """Simulation of these specs as one group; a stack holds clients of any length. `setup`: as in `Setup`."""
+        federations = [tiny_federation(spec.seed, sizes) for spec in specs]
+        return Simulation(specs, federations, method or self.method, self.plain, Setup(most_padding=math.inf, **setup))
+
+    def run(self, specs: Sequence[RunSpec], nudge: int | None = None, **setup: Any) -> list[RunOutcome]:
+        """Outcomes of whole runs; `nudge`: seed that moves the first states by one rounding."""
+        simulation = self.simulation(specs, **setup)
+        if nudge is not None:
+            for i, run in enumerate(simulation.runs):
+                run.server, run.fresh = nudged((run.server, run.fresh), nudge * len(specs) + i)
+        return finished(simulation)
+
+    @cached_property
+    def determined(self) -> Tensor:
+        """Positions in the vector that a gradient determines: all but biases in front of a normalization."""
+        names = {p.name for p in self.network.parameters}
+        free = [f"{p.name.removesuffix('.bias')}.norm.scale" in names for p in self.network.parameters]
+        sizes = [p.size for p in self.network.parameters]
+        return torch.cat([torch.full((n,), not f) for n, f in zip(sizes, free, strict=True)])
+
+    def same_runs(
+        self,
+        result: Sequence[RunOutcome],
+        expected: Sequence[RunOutcome],
+        what: str,
+        control: Callable[[int], Sequence[RunOutcome]] | None = None,
+    ) -> str:
+        """Compare the server states and losses of two lists of runs; `control`, result, errors: as of `compare`."""
+
+        def cut(x: Any) -> Any:
+            return x[..., self.determined] if isinstance(x, Tensor) and x.shape[-1:] == self.determined.shape else x
+
+        def numbers(runs: Sequence[RunOutcome]) -> Tree:
+            losses = [
+                torch.tensor([score.loss_sum for score in sorted(run.scores)], dtype=torch.float64) for run in runs
+            ]
+            return [pytree.tree_map(cut, run.server) for run in runs], losses
+
+        return compare(numbers(result), numbers(expected), what, control and (lambda seed: numbers(control(seed))))
+
+
+def finished(simulation: Simulation) -> list[RunOutcome]:
+    """Outcomes of a simulation. Raises AssertionError if a run fails."""
+    outcomes = simulation.run()
+    for outcome in outcomes:
+        assert outcome.failure is None, f"a tiny run failed: {outcome.failure}"
+    return outcomes
+
+
+def contract(method: str | Method, network: Network | None = None) -> Iterator[Finding]:
+    """Run the eight checks on a method; after a failure of the first one, purity, the others would be meaningless.
+
+    Args:
+        method: An object, an id, or a reference such as `my/fedfoo.py:FedFoo`.
+        network: Network to train; None: a tiny one.
+
+    Raises:
+        UsageError: The method cannot be imported, no run can take its class, or it cannot train the network.
+    """
+    built: Method = names.resolve("methods", method)() if isinstance(method, str) else method
+    if isinstance(method, str):
+        check_declared(type(built))
+    check_method(type(built))
+    case = Case(built, network)
     for name, check in CHECKS.items():
-        case.remarks.clear()
-        try:
-            check(case)
-        except (AssertionError, PflbenchError, Malformed) as error:
-            problem: str | None = str(error)
-        except (Exception, SystemExit) as error:
-            problem = blame(error, _file(method), type(method).__name__)
-        else:
-            problem = None
-        yield Finding(name, problem, tuple(case.remarks))
-        if problem is not None and name in BASICS:
+        finding = _run(name, check, case)
+        yield finding
+        if finding.problem is not None and check is purity:
             return
 
 
-def _file(method: AnyMethod) -> Path | None:
-    """The file of a method's class; None if it was typed into an interpreter."""
+def _run(name: str, check: Callable[[Case], str], case: Case) -> Finding:
     try:
-        return Path(inspect.getfile(type(method)))
-    except (OSError, TypeError):
-        return None
+        return Finding(name, remark=check(case))
+    except DoesNotApply as reason:
+        return Finding(name, remark=f"does not apply: {reason}", applies=False)
+    except (AssertionError, PflbenchError) as error:
+        return Finding(name, str(error))
+    except (Exception, SystemExit) as error:
+        file = getattr(sys.modules.get(type(case.method).__module__), "__file__", "")
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+        text = (str(error).strip().splitlines() or ["no message"])[0]
+        return Finding(name, f"{type(error).__name__}: {text}" + (f" ({file}, line {lines[-1]})" if lines else ""))
 
 
-def contract(method: str | AnyMethod) -> Iterator[tuple[str, str | None]]:
-    """Run the checks on a method (an object, a name, or a reference); yields (check, None or what went wrong).
+def purity(case: Case) -> str:
+    """Each function of the method is called twice with the same arguments, in a whole run in float32.
 
-    Raises:
-        UsageError: The method cannot be found or imported, or no run can take its class.
+    Arguments must not change, both results must be equal, and states must keep their form.
     """
-    if isinstance(method, str):
-        describe(method)  # refuses what no run could take
-    built: AnyMethod = names.resolve("methods", method)() if isinstance(method, str) else method
-    check_method(type(built))
-    for finding in examine(built):
-        yield finding.check, finding.problem
+    method = copy.copy(case.method)
+    for name, function in vars(Method).items():
+        if inspect.isfunction(function) and not name.startswith("_") and name != "network":
+            vars(method)[name] = _twice(name, getattr(case.method, name))
+    simulation = case.simulation([case.noisy().model_copy(update={"precision": "fp32"})], method=method)
+    (run,) = simulation.runs
+    before = run.server
+    finished(simulation)
+    states = [(run.fresh, run.state(client)) for client in range(run.spec.clients)]
+    for old, new in [(before, run.server), *states]:
+        forms = [[(x.dtype, tuple(x.shape)) for x in pytree.tree_leaves(tree)] for tree in (old, new)]
+        assert forms[0] == forms[1] and pytree.tree_structure(old) == pytree.tree_structure(new), (
+            f"client() and server() must keep the form of states: {forms[0]}, not {forms[1]}. The weights n are "
+            "float64 in every run: write n.to(uploads.dtype)"
+        )
+    return ""
+
+
+def _twice(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        arguments = inspect.signature(function).bind(*args, **kwargs).arguments
+        before = _cloned(arguments)
+        first = _cloned(function(*args, **kwargs))
+        for argument, value in arguments.items():
+            assert _equal(before[argument], value), (
+                f"{name}() changes its argument `{argument}` in place; return new values instead"
+            )
+        second = function(*args, **kwargs)
+        assert _equal(first, second), (
+            f"{name}() returns another result when called again with the same arguments. Keep no state in self, the "
+            "class or the module, and draw no random numbers but round.noise(name, shape=…, dtype=…)"
+        )
+        return second
+
+    return call
+
+
+def _cloned(tree: Tree) -> Tree:
+    return pytree.tree_map_only(Tensor, Tensor.clone, tree)
+
+
+def _equal(a: Tree, b: Tree) -> bool:
+    """True for trees whose leaves are equal, NaN included."""
+
+    def same(x: Any, y: Any) -> bool:
+        if isinstance(x, Tensor) and isinstance(y, Tensor):
+            return x.shape == y.shape and torch.equal(x.nan_to_num(), y.nan_to_num())
+        return x is y or bool(x == y)
+
+    leaves = pytree.tree_leaves(a), pytree.tree_leaves(b)
+    return len(leaves[0]) == len(leaves[1]) and all(map(same, *leaves))
+
+
+def looped_is_stacked(case: Case) -> str:
+    """Clients one by one and as a stack: of unequal size, some of them new in later rounds."""
+    remarks = []
+    for make in (case.noisy, case.stragglers):
+        specs = [make(0), make(1)]
+        looped, stacked = (case.run(specs, execution=execution) for execution in ("loop", "vectorized"))
+        try:
+            what, control = "looped and stacked clients", lambda nudge, specs=specs: case.run(specs, nudge)
+            remarks.append(case.same_runs(stacked, looped, what, control))
+        except AssertionError as error:
+            raise AssertionError(f"{error}. {LOOPS}") from error
+    return max(remarks)
+
+
+def exchangeable_clients(case: Case) -> str:
+    """The order of the uploads makes no difference."""
+    method = copy.copy(case.method)
+
+    def server(state: Tree, uploads: Tree, n: Tensor, round: Round) -> Tree:
+        if not pytree.tree_leaves(uploads):
+            raise DoesNotApply("clients upload nothing")
+        return case.method.server(state, pytree.tree_map(lambda u: u.flip(0), uploads), n.flip(0), round)
+
+    vars(method)["server"] = server
+    specs = [case.spec()]
+    turned, straight = finished(case.simulation(specs, method=method)), case.run(specs)
+    what = "runs with two orders of the uploads"
+    return case.same_runs(turned, straight, what, lambda nudge: case.run(specs, nudge))
+
+
+def seeds_alone(case: Case) -> str:
+    """A seed gives the same result alone and in a group."""
+    specs = [case.spec(0), case.spec(1)]
+    what = "a seed alone and the same seed together with another"
+    return case.same_runs(case.run(specs)[:1], case.run(specs[:1]), what, lambda nudge: case.run(specs[:1], nudge))
+
+
+def state_round_trips(case: Case) -> str:
+    """A run that continues from a checkpoint ends as the run without interruption."""
+    first, second = (case.simulation([case.stragglers()]) for _ in range(2))
+    first.step()
+    tensors = _cloned(dict(snapshot.tensors(first)))
+    values = json.loads(json.dumps(snapshot.values(first), default=lambda number: number.item()))
+    snapshot.restore(second, values, tensors.__getitem__)
+    return case.same_runs(finished(second), finished(first), "a run from a checkpoint and one without interruption")
+
+
+def stages_as_declared(case: Case) -> str:
+    """The class attributes are true: stages, the global model, and the clients that have a personal model."""
+    declared, training = case.declared, tiny_federation(0).training
+    scoring = case.noisy().scoring.model_copy(update={"last": 1})
+
+    def models(rounds: int) -> dict[tuple[str, int], Tensor]:
+        result: dict[tuple[str, int], Tensor] = {}
+        simulation = case.simulation(
+            [case.spec(scoring=scoring)], kept=lambda _, stage, client, w: result.update({(stage, client): w})
+        )
+        for _ in range(rounds):
+            simulation.step()
+        simulation.score()
+        return result
+
+    before, after = models(0), models(4 if len(case.kinds) == 1 else 60)
+    stages = {stage for stage, _ in after} - ({"global"} if declared.global_model != "trained" else set())
+    expected = set(declared.present(vars(case.method), moment="after-aggregation", held_out=False))
+    assert stages == expected, f"the stages are {sorted(stages)}; the class declares {sorted(expected)}"
+
+    def moves(stage: str) -> bool:
+        return any(not torch.equal(w, before[s, c]) for (s, c), w in after.items() if s == stage and not training[c])
+
+    if declared.global_model != "none":
+        initial, effect = declared.global_model == "initial", "changes" if moves("global") else "does not change"
+        assert moves("global") != initial, (
+            f'global_model = "{declared.global_model}", but training {effect} the model that deploy() returns'
+        )
+    if "personalized" in stages and declared.personal_of == "everyone":
+        assert moves("personalized"), (
+            'personal_of = "everyone", but the personal model of a held-out client does not depend on training. Write '
+            'personal_of = "training"'
+        )
+    return ""
+
+
+def it_learns(case: Case) -> str:
+    """Training lowers the loss of fine-tuned and of personal models on easy data."""
+    rounds = 12 if len(case.kinds) == 1 else 60  # rounds of all kinds
+    clients = "training" if case.declared.personal_of == "training" else "all"
+    scoring = case.noisy().scoring.model_copy(update={"clients": clients, "last": 1})
+    start, trained = (case.simulation([case.spec(rounds=rounds, scoring=scoring)]) for _ in range(2))
+    start.score()
+    finished(trained)
+    for stage, step in (("finetuned", TUNED.steps), ("personalized", 0)):
+        if stage not in scoring.stages or (stage, case.declared.global_model) == ("finetuned", "initial"):
+            continue
+        before, after = (
+            sum(score.loss_sum for score in simulation.runs[0].scores if (score.stage, score.step) == (stage, step))
+            for simulation in (start, trained)
+        )
+        assert after < before, f"{rounds} rounds do not lower the loss of {stage} models on easy data"
+    return ""
+
+
+def gradients_do_not_grow(case: Case) -> str:
+    """A stacked round takes as many gradient calls with six training clients as with three."""
+    calls = []
+    for n in (3, 6):
+        spec = case.spec(clients=n + 2, training_clients=n, cohort=n)
+        simulation = case.simulation([spec], sizes=(20,) * (n + 2), execution="vectorized")
+        simulation.step()
+        calls.append(simulation.clients.gradient_calls)
+    if calls == [0, 0]:
+        raise DoesNotApply("clients take no gradients")
+    assert calls[0] == calls[1], (
+        f"a round takes {calls[0]} stacked gradients with 3 training clients, {calls[1]} with 6. Take no gradient per "
+        "client of the federation"
+    )
+    return ""
+
+
+CHECKS: dict[str, Callable[[Case], str]] = {
+    "purity": purity,
+    "looped = stacked": looped_is_stacked,
+    "exchangeable clients": exchangeable_clients,
+    "seeds alone = together": seeds_alone,
+    "state round-trips": state_round_trips,
+    "stages are as declared": stages_as_declared,
+    "it learns": it_learns,
+    "gradients do not grow": gradients_do_not_grow,
+}

@@ -23,7 +23,7 @@ def test_the_example_of_an_own_network_dataset_and_partition(cli, folder: Path) 
             file.parent.mkdir(exist_ok=True)
             file.write_text(block, encoding="utf-8")
     commands = [line for language, block in blocks if language == "sh" for line in block.splitlines()]
-    assert len(commands) == 9
+    assert len(commands) == 8
     for command in commands:
         program, *arguments = shlex.split(command, comments=True)
         if program != "pflbench":

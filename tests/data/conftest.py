@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from pflbench.data import prepared
-from pflbench.data.datasets.cifar import CIFAR100
-from pflbench.data.datasets.image_sources import FINE, SOURCES
+from pflbench.data.datasets.image_sources import SOURCES
 from pflbench.data.root import data_root
 from pflbench.data.source import Dataset
 
@@ -40,10 +39,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture
 def small_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty data root; sources of images count as whole if they are as small as those of `image_collections`."""
+    """An empty data root; sources of images are complete if they are as small as those of `image_collections`."""
     for name, source in SOURCES.items():
         monkeypatch.setattr(type(source), "least", 1 if name == "gtsrb" else EACH)
         if name not in ("cifar-fs", "fc100"):
             monkeypatch.setattr(type(source), "classes", CLASSES)
-    monkeypatch.setattr(CIFAR100, "records", (len(FINE) * EACH // 2,) * 2)
     return tmp_path

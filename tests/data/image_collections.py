@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from pflbench.data.datasets.image_sources import COARSE, FINE
+from pflbench.data.datasets.image_sources import FINE
 
 CLASSES, EACH = 12, 6
 """Of every collection here, but for those of CIFAR-100, which has 100 classes."""
@@ -89,13 +89,11 @@ def write_mini_imagenet(root: Path, held: object = None) -> Path:
 
 
 def write_cifar(root: Path) -> None:
-    """Three images of each fine class in either file, in the binary form; its coarse class is its number modulo 20."""
-    (root / "cifar-100-binary").mkdir(parents=True)
-    fine = np.tile(np.arange(len(FINE), dtype=np.uint8), EACH // 2)
-    for name in ("train.bin", "test.bin"):
-        images = pixels(len(fine), 3072 + (name == "test.bin"))[:, :3072]
-        rows = np.concatenate([(fine % len(COARSE))[:, None], fine[:, None], images], axis=1)
-        (root / "cifar-100-binary" / name).write_bytes(rows.tobytes())
+    """Three images of each fine class in either split."""
+    fine = np.tile(np.arange(len(FINE)), EACH // 2)
+    images = [pixels(len(fine), 32, 32, 3), pixels(len(fine) + 1, 32, 32, 3)[1:]]
+    arrays = {f"{part}_images": some for part, some in zip(("train", "test"), images, strict=True)}
+    np.savez(root / "cifar100.npz", **arrays, train_labels=fine, test_labels=fine)
 
 
 WRITE: dict[str, Callable[[Path], object]] = {

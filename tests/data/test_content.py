@@ -116,47 +116,6 @@ def test_a_file_elsewhere_counts_by_its_name_alone(tmp_path: Path) -> None:
     assert found[0] == found[1]
 
 
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Fills up with every file that is hashed."""
-    hashed: list[object] = []
-    real = content._sha256
-
-    def sha256(file: object) -> str:
-        hashed.append(file)
-        return real(file)
-
-    monkeypatch.setattr(content, "_sha256", sha256)
-    return hashed
-
-
-def test_a_large_file_is_hashed_once_for_all_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hashed = counted(monkeypatch)
-    path = tmp_path / "large.bin"
-    path.write_bytes(bytes(content._LARGE))
-    os.utime(path, (OLD, OLD))
-    first = of(tmp_path, path.name)
-    for _ in range(2):
-        assert of(tmp_path, path.name) == first
-    assert len(hashed) == 1
-    path.write_bytes(bytes([1]) + bytes(content._LARGE - 1))
-    assert of(tmp_path, path.name) != first
-    assert len(hashed) == 2
-
-
-@pytest.mark.parametrize("bytes_", [3, content._LARGE])
-@pytest.mark.parametrize("files", [1, content._MANY])
-def test_a_file_of_the_same_size_and_time_is_told(bytes_: int, files: int, tmp_path: Path) -> None:
-    names = ["mine.bin", *(f"{k}.bin" for k in range(files - 1))]
-    for name in names:
-        (tmp_path / name).write_bytes(bytes(bytes_ if name == "mine.bin" else 0))
-        os.utime(tmp_path / name, (OLD, OLD))
-    first = of(tmp_path, *names)
-    time.sleep(0.05)
-    (tmp_path / "mine.bin").write_bytes(bytes([1]) + bytes(bytes_ - 1))
-    os.utime(tmp_path / "mine.bin", (OLD, OLD))
-    assert of(tmp_path, *names) != first
-
-
 def test_a_file_that_was_just_written_is_looked_at_again(tmp_path: Path) -> None:
     path, now = tmp_path / "small.bin", time.time()
     path.write_bytes(b"a")
@@ -199,24 +158,25 @@ def test_without_files_what_is_dealt_counts(tmp_path: Path) -> None:
     assert len({dealt(Shards(shards=4)), dealt(Shards(shards=20)), dealt(Shards(shards=4), 1), dealt(dealer)}) == 4
 
 
-def test_the_hash_of_many_files_is_remembered_until_one_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(content, "_MANY", 3)
+def test_the_hash_of_files_is_stored_until_one_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in "abc":
         (tmp_path / name).write_text(name)
         os.utime(tmp_path / name, (OLD, OLD))
-    few = of(tmp_path, "a", "b")
-    whole = of(tmp_path, *"abc")
-    read: list[Path] = []
-    of_file = content.of_file
-    monkeypatch.setattr(content, "of_file", lambda path: read.append(path) or of_file(path))
-    assert of(tmp_path, *"abc") == whole and read == [] and of(tmp_path, "a", "b") == few
-    read.clear()
-    monkeypatch.setattr(content, "_MANY", 99)
-    assert of(tmp_path, *"abc") == whole and len(read) == 3
-    monkeypatch.setattr(content, "_MANY", 3)
+    first = of(tmp_path, *"abc")
+    with monkeypatch.context() as patch:
+        patch.setattr(content, "_sha256", None)
+        assert of(tmp_path, *"abc") == first
+    time.sleep(0.05)
     (tmp_path / "b").write_text("x")
-    assert of(tmp_path, *"abc") != whole
+    os.utime(tmp_path / "b", (OLD, OLD))  # same size and time
+    assert of(tmp_path, *"abc") != first
     (tmp_path / "b").write_text("b")
-    assert of(tmp_path, *"abc") == whole, "what changed just now is not remembered"
+    assert of(tmp_path, *"abc") == first
+
+
+def test_hidden_files_do_not_count(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "1.png").write_text("1")
+    first = of(tmp_path, "a")
+    (tmp_path / "a" / ".DS_Store").write_text("x")
+    assert of(tmp_path, "a") == first

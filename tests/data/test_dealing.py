@@ -164,11 +164,6 @@ def test_impossible_shards(clients: int, each: int, test: int, says: str | None)
         dealt(labels, test, clients, each)
 
 
-def test_no_classes_are_an_error() -> None:
-    with pytest.raises(UsageError, match="classes_per_client"):
-        ClassShards(0)
-
-
 @pytest.mark.parametrize(("channels", "size"), [(3, 32), (1, 28)])
 def test_the_embedded_digits_stand_in(channels: int, size: int, tmp_path: Path) -> None:
     pool = Digits(channels, size, test=297).load(tmp_path, 0)
@@ -281,7 +276,6 @@ def test_validation_takes_rows_of_the_support(seed: int, validation: float) -> N
 
 
 @pytest.mark.data
-@pytest.mark.filterwarnings("ignore::pflbench.data.source.UnofficialFile")
 def test_real_cifar(real: Callable[[Dataset], Path]) -> None:
     for dataset, clients, each in ((CIFAR10(test=True), 1000, 2), (CIFAR100(fine=True), 100, 5)):
         federation = made(dataset.load(real(dataset), 0), ClassShards(each), clients=clients, seed=42)

@@ -50,7 +50,7 @@ def test_rows_are_those_of_the_file_and_the_seed_orders_the_support(tmp_path: Pa
 def test_a_byte_order_mark_is_no_content_of_the_list(encoding: str, tmp_path: Path) -> None:
     path = tmp_path / "split.json"
     path.write_text(json.dumps(CLIENTS), encoding=encoding)
-    assert read_clients(path) == CLIENTS
+    assert [rows.tolist() for rows in read_clients(path)[0]] == [[3, 1, 2], [20, 5]]
 
 
 def test_clients_may_be_tested_on_the_same_rows(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_clients_may_be_tested_on_the_same_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize("second", [{"train": [0, 1], "test": [21]}, {"train": [1], "test": [0]}])
 def test_training_rows_of_others_need_overlap(second: dict[str, list[int]], tmp_path: Path) -> None:
     path = written(tmp_path, [{"train": [0], "test": [20]}, second])
-    with pytest.raises(UsageError, match="client 0 trains on row 0, and client 1"):
+    with pytest.raises(UsageError, match="overlap = true"):
         made(path)
     assert made(path, overlap=True).query[1].tolist() == second["test"]
 
@@ -74,11 +74,11 @@ def test_another_query_is_refused(query: Any, tmp_path: Path) -> None:
 
 WRONG_ROWS = {
     "3 clients and the suite 2": [*CLIENTS, {"train": [6], "test": [7]}],
-    "row 20": [{"train": [20], "test": [21]}, CLIENTS[1]],  # a test row
-    "row 30": [{"train": [0], "test": [30]}, CLIENTS[1]],
-    "row -1": [{"train": [-1], "test": [20]}, CLIENTS[1]],
-    "a row twice": [{"train": [0, 0], "test": [20]}, CLIENTS[1]],
-    "row twice": [{"train": [0], "test": [0]}, CLIENTS[1]],
+    "support rows of client 0": [{"train": [20], "test": [21]}, CLIENTS[1]],  # a test row
+    "query rows of client 0": [{"train": [0], "test": [30]}, CLIENTS[1]],
+    "rows of client 0": [{"train": [-1], "test": [20]}, CLIENTS[1]],
+    "row 0, and it occurs a second time": [{"train": [0, 0], "test": [20]}, CLIENTS[1]],
+    "a second time": [{"train": [0], "test": [0]}, CLIENTS[1]],
 }
 
 
@@ -96,7 +96,6 @@ WRONG_FORMS: dict[str, Any] = {
     "no test rows": [{"train": [0]}],
     "empty test rows": [{"train": [0], "test": []}],
     "another key": [{"train": [0], "test": [1], "val": [2]}],
-    "a key twice": '[{"train": [0], "train": [2], "test": [1]}]',
     "floats": [{"train": [0.0], "test": [1]}],
     "booleans": [{"train": [True], "test": [1]}],
     "texts": [{"train": ["0"], "test": [1]}],
@@ -143,4 +142,4 @@ def test_any_json_is_read_or_refused(data: st.DataObject, tmp_path: Path) -> Non
         clients = read_clients(written(tmp_path, data.draw(anything)))
     except PflbenchError:
         return
-    assert all(type(row) is int for parts in clients for rows in parts.values() for row in rows)
+    assert all(rows.dtype == np.int64 and len(rows) for hand in clients for rows in hand)

@@ -256,11 +256,3 @@ def test_the_embedded_digits_stand_in(mode: str, tmp_path: Path) -> None:
 def test_impossible_users(partition: LetterUsers, labels: np.ndarray, clients: int, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         deal(partition, labels, clients)
-
-
-@pytest.mark.parametrize(
-    "options", [{"mode": "shared"}, {"users": 0}, {"scale": 0.0}, {"scale": 1.5}, {"scale": float("nan")}]
-)
-def test_bad_options(options: dict[str, object]) -> None:
-    with pytest.raises(UsageError, match=next(iter(options))):
-        LetterUsers(**options)  # type: ignore[arg-type]

@@ -198,12 +198,6 @@ def test_kinds_need_a_multiple_and_enough_rows() -> None:
         Kinds()(labels, kind, 4, 0)
 
 
-@pytest.mark.parametrize("options", [{"alpha": 0.0}, {"alpha": float("nan")}, {"alpha": float("inf")}, {"minimum": 0}])
-def test_bad_dirichlet_options(options: dict[str, float]) -> None:
-    with pytest.raises(UsageError, match="Dirichlet"):
-        Dirichlet(**options)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("seed", [-1, 2**32])
 def test_seed_outside_the_legacy_range(seed: int) -> None:
     with pytest.raises(UsageError, match="Seed"):

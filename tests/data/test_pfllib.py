@@ -182,20 +182,6 @@ def test_a_class_of_one_holder_is_all_its_own_and_one_that_nobody_lacks_is_nobod
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"kind": "iid"}, "Unknown kind of pfllib 'iid'"),
-        ({"alpha": 0.0}, "alpha must be positive"),
-        ({"train_ratio": 1.0}, "train_ratio must lie between"),
-        ({"first": 0}, "first must be at least 1"),
-    ],
-)
-def test_what_is_no_split_is_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        PFLlib(**options)
-
-
-@pytest.mark.parametrize(
     ("split", "test", "clients", "message"),
     [
         (PFLlib(DIR), 10, 5, "merged = true"),
@@ -210,7 +196,6 @@ def test_a_split_that_is_impossible_is_one_message(split: PFLlib, test: int, cli
 
 
 @pytest.mark.data
-@pytest.mark.filterwarnings("ignore::pflbench.data.source.UnofficialFile")
 @pytest.mark.parametrize("name", FLOORS)
 def test_the_commonest_label_has_the_printed_accuracy(name: str) -> None:
     made = {

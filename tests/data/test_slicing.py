@@ -417,12 +417,3 @@ def test_impossible_requests_end_with_a_message(
 ) -> None:
     with pytest.raises(UsageError, match=says):
         partition(labels, kind, clients, 0)
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [({"skew": "label"}, "Did you mean 'labels'"), ({"cuts": "even"}, "cuts"), ({"rows": 0}, "rows")],
-)
-def test_bad_options(options: dict[str, Any], says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        RandomSlicing(**options)

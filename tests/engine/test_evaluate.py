@@ -24,7 +24,7 @@ FEDERATION = tiny_federation(0, sizes=(13, 66, 9, 47, 18, 22, 5, 30))
 TUNING = Finetune(steps=12, lr=0.1, decay=0.8, every=5)
 
 
-class Frozen(Method[Tensor, tuple[()], Tensor]):
+class Frozen(Method):
     """Never trains: the initial model is what is scored."""
 
     def draws(self, round: Round) -> tuple[Draw, ...]:

@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pflbench.engine.client_map import ClientMap, Item
-from pflbench.engine.memory import AGAIN, LanePace
+from pflbench.engine.client_map import AGAIN, ClientMap, Item, LanePace
 from pflbench.engine.simulate import Setup, Simulation
 from pflbench.methods.base import steps
 from pflbench.methods.cafeme import CAFeMe

@@ -1,24 +1,25 @@
-"""How many clients a stack may hold, on a made-up device and where memory runs out without warning."""
+"""Stacks are halved where memory runs out."""
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
-from pflbench.engine import client_map, memory
+from pflbench.engine import client_map
 from pflbench.engine.batches import support_streams
-from pflbench.engine.client_map import ClientMap, Item
-from pflbench.engine.memory import MARGIN, PROBE, Room
+from pflbench.engine.client_map import ClientMap, Data, Item, out_of_memory
+from pflbench.engine.objective import Task
+from pflbench.engine.run import Initial
 from pflbench.methods.base import Round
 from pflbench.methods.ditto import Ditto
 from pflbench.testing import Case, tiny_federation, tiny_spec
+from pflbench.testing.rounding import compare
 
-CPU = torch.device("cpu")
 CLIENTS = 21
 FEDERATION = tiny_federation(0, sizes=(20,) * CLIENTS)
 CASE = Case(Ditto(steps=1))
@@ -29,9 +30,16 @@ ERRORS = [
 ]
 
 
+def mapped_by(execution: Any) -> ClientMap:
+    task = Task(CASE.method.network(CASE.plain), FEDERATION.x)
+    return ClientMap(Data(task, FEDERATION.labels, (0,)), execution, most_padding=math.inf)
+
+
 def trained(clients: ClientMap, key: Any = "training", count: int = CLIENTS) -> list[Any]:
     """One participation of each client."""
-    server, own = CASE.start()
+    new = Initial(clients.data.task.network, 0, torch.device("cpu"), torch.float64)
+    server = CASE.method.init(new, CLIENTS)
+    own = CASE.method.init_client(server, new)
     streams = support_streams(FEDERATION, tiny_spec(clients=CLIENTS))
     items = [Item(0, own, tuple(streams[c].draw(CASE.method.draws(Round(0)), 0)[0])) for c in range(count)]
     return clients(lambda *args: CASE.method.client(*args, round=Round(0)), [server], items, key)
@@ -39,7 +47,7 @@ def trained(clients: ClientMap, key: Any = "training", count: int = CLIENTS) -> 
 
 @pytest.fixture(scope="module")
 def looped() -> list[Any]:
-    return trained(CASE.map("loop", FEDERATION))
+    return trained(mapped_by("loop"))
 
 
 StackSizes = list[int]
@@ -67,12 +75,12 @@ def stacks(monkeypatch: pytest.MonkeyPatch) -> Callable[..., StackSizes]:
 
 @pytest.mark.parametrize("error", ERRORS, ids=["device", "host", "python"])
 def test_chunks_are_halved_until_they_fit(error: Exception, looped: list[Any], stacks: Callable[..., Any]) -> None:
-    sizes, mapped = stacks(3, error), CASE.map("vectorized", FEDERATION)
-    CASE.compare(looped, trained(mapped), "clients one by one and in halved stacks")
+    sizes, mapped = stacks(3, error), mapped_by("vectorized")
+    compare(looped, trained(mapped), "clients one by one and in halved stacks")
     assert sizes[:4] == [21, 10, 5, 2] and set(sizes[4:]) <= {2, 1}
     assert sum(n for n in sizes if n <= 3) == CLIENTS, "what was done is not done again"
     sizes.clear()
-    CASE.compare(looped, trained(mapped), "a second map")
+    compare(looped, trained(mapped), "a second map")
     assert max(sizes) == 2, "what did not fit is not tried again"
 
 
@@ -88,9 +96,9 @@ def test_what_was_done_before_memory_ran_out_is_kept(looped: list[Any], monkeypa
         return one_stack(self, fn, shared, items, key)
 
     monkeypatch.setattr(ClientMap, "_one_stack", limited)
-    mapped = CASE.map("vectorized", FEDERATION)
+    mapped = mapped_by("vectorized")
     mapped.chunk = 6
-    CASE.compare(looped, trained(mapped), "clients one by one and in stacks of which one did not fit")
+    compare(looped, trained(mapped), "clients one by one and in stacks of which one did not fit")
     assert sizes == [6, 6, 6, 3, 3, 3]
 
 
@@ -98,14 +106,14 @@ def test_what_was_done_before_memory_ran_out_is_kept(looped: list[Any], monkeypa
 def test_one_client_that_does_not_fit_is_the_end(error: Exception, stacks: Callable[..., Any]) -> None:
     sizes = stacks(0, error)
     with pytest.raises(type(error)):
-        trained(CASE.map("vectorized", FEDERATION))
+        trained(mapped_by("vectorized"))
     assert sizes == [21, 10, 5, 2, 1]
 
 
 def test_other_errors_are_not_taken_for_want_of_memory(stacks: Callable[..., Any]) -> None:
     sizes = stacks(3, RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
     with pytest.raises(RuntimeError, match="shapes"):
-        trained(CASE.map("vectorized", FEDERATION))
+        trained(mapped_by("vectorized"))
     assert sizes == [21]
 
 
@@ -119,111 +127,6 @@ def test_libraries_say_in_their_own_words_that_memory_ran_out() -> None:
         "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
     )
     for error in (*ERRORS, *map(RuntimeError, said)):
-        assert memory.out_of_memory(error), error
+        assert out_of_memory(error), error
     for other in (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), ValueError("can't allocate memory")):
-        assert not memory.out_of_memory(other)
-
-
-class Device:
-    """A device on which `base` bytes are in use, and `each` more per client of a stack."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, base: int, each: int):
-        self.base, self.each, self.top = base, each, 0
-        self.sizes: StackSizes = []
-        monkeypatch.setattr(memory, "in_use", lambda device: self.base)
-        monkeypatch.setattr(memory, "peak", lambda device: self.top)
-        monkeypatch.setattr(memory, "reset_peak", lambda device: setattr(self, "top", self.base))
-        one_stack = ClientMap._one_stack
-
-        def used(clients: ClientMap, fn: Any, shared: Any, items: list[Item], key: Any) -> Any:
-            self.sizes.append(len(items))
-            self.top = max(self.top, self.base + self.each * len(items))
-            return one_stack(clients, fn, shared, items, key)
-
-        monkeypatch.setattr(ClientMap, "_one_stack", used)
-
-
-def limited(limit: int) -> ClientMap:
-    mapped = CASE.map("vectorized", FEDERATION)
-    mapped.room = Room(CPU, limit)
-    return mapped
-
-
-def test_a_limit_forms_stacks_by_the_first_ones_measure(monkeypatch: pytest.MonkeyPatch, looped: list[Any]) -> None:
-    device = Device(monkeypatch, base=1000, each=10)
-    mapped = limited(1080)
-    CASE.compare(looped, trained(mapped), "clients one by one and under a limit")
-    fitting = int(MARGIN * 80 / 10)
-    assert device.sizes[0] == PROBE and set(device.sizes[1:-1]) == {fitting} and sum(device.sizes) == CLIENTS
-    device.sizes.clear()
-    trained(mapped)
-    assert device.sizes == [7, 7, 7], "measured once"
-
-
-def test_a_limit_and_a_chunk_both_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = Device(monkeypatch, base=1000, each=10)
-    for chunk, most in ((3, 3), (20, 7), (1, 1)):
-        device.sizes.clear()
-        mapped = limited(1080)
-        mapped.chunk = chunk
-        trained(mapped)
-        assert max(device.sizes) == most and device.sizes[0] <= PROBE
-
-
-def test_stacks_shrink_as_states_grow(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = Device(monkeypatch, base=1000, each=10)
-    mapped = limited(1080)
-    trained(mapped)
-    largest = []
-    for device.base in (1030, 1060, 1079, 2000):
-        device.sizes.clear()
-        device.top = 0
-        trained(mapped)
-        largest.append(max(device.sizes))
-        assert device.top <= 1080 or largest[-1] == 1
-    assert largest == [4, 1, 1, 1], "and one client at least is tried"
-
-
-def test_work_of_another_kind_is_measured_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = Device(monkeypatch, base=1000, each=10)
-    mapped = limited(1080)
-    trained(mapped)
-    device.sizes.clear()
-    device.each = 2
-    trained(mapped, key="scoring")
-    assert device.sizes == [PROBE, CLIENTS - PROBE]
-    device.sizes.clear()
-    device.each = 10
-    trained(mapped)
-    assert max(device.sizes) == 7
-
-
-def test_an_overrun_counts_more_than_the_measure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first clients were small; a stack of larger ones does not fit, and the stacks stay small."""
-    device = Device(monkeypatch, base=1000, each=10)
-    mapped = limited(1080)
-    trained(mapped)
-    measured, device.sizes = mapped.room.most("training"), []
-    mapped.room.halve("training", measured)
-    trained(mapped)
-    assert max(device.sizes) == measured // 2
-
-
-def test_without_a_limit_nothing_is_measured(monkeypatch: pytest.MonkeyPatch, stacks: Callable[..., Any]) -> None:
-    monkeypatch.setattr(memory, "in_use", None)  # cannot be called
-    sizes = stacks()
-    trained(CASE.map("vectorized", FEDERATION))
-    assert sizes == [CLIENTS]
-
-
-def test_in_use_and_peak_follow_this_process() -> None:
-    """To some 10 %: other threads and the allocator have their own needs."""
-    size = 1 << 28
-    before = memory.in_use(CPU)
-    memory.reset_peak(CPU)
-    block: Tensor | None = torch.ones(size, dtype=torch.uint8)
-    held = memory.in_use(CPU)
-    assert held - before == pytest.approx(size, rel=0.1)
-    del block
-    assert memory.in_use(CPU) - before == pytest.approx(0, abs=0.1 * size)
-    assert memory.peak(CPU) >= held - 0.1 * size
+        assert not out_of_memory(other)

@@ -11,13 +11,12 @@ import torch
 from torch import Tensor
 
 from pflbench.engine.batches import Reshuffled
-from pflbench.engine.returned import Malformed
 from pflbench.engine.run import coin, sample_cohort
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batches, Draw, Method, Objective, Round
 from pflbench.methods.fedavg import FedAvg
-from pflbench.methods.fedprox import FedProx
+from pflbench.methods.scaffold import Scaffold
 from pflbench.spec import RunSpec, Scoring
 from pflbench.testing import SIZES, tiny_features, tiny_federation, tiny_spec
 
@@ -25,7 +24,7 @@ EXECUTIONS = ("loop", "vectorized")
 TRAINING = len(SIZES) - 2
 
 
-def run(method: Method[Any, Any, Any], *specs: RunSpec, execution: str = "loop", **setup: Any) -> list[RunOutcome]:
+def run(method: Method, *specs: RunSpec, execution: str = "loop", **setup: Any) -> list[RunOutcome]:
     federations = [tiny_federation(spec.seed) for spec in specs]
     outcomes = Simulation(specs, federations, method, tiny_features(), Setup(execution=execution, **setup)).run()
     for outcome in outcomes:
@@ -39,7 +38,7 @@ def spec(seed: int = 0, *, rounds: int = 4, **scoring: Any) -> RunSpec:
 
 
 @dataclass(frozen=True)
-class Coined(Method[Any, Any, Any]):
+class Coined(Method):
     """One minibatch in heads rounds, two in tails; client state: rounds of each kind."""
 
     version: ClassVar[int] = 1
@@ -79,7 +78,7 @@ def test_a_round_is_of_one_kind_for_all_clients_of_a_seed(execution: str) -> Non
 
 def test_a_method_that_reports_too_much_of_a_client_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Coined, "diagnose", lambda self, state: {str(i): state[0] for i in range(65)})
-    with pytest.raises(Malformed, match=r"diagnose\(\) must return at most 64 numbers of a client, not 65"):
+    with pytest.raises(UsageError, match=r"diagnose\(\) returned 65 numbers"):
         run(Coined(), spec(0, rounds=1))
     monkeypatch.setattr(Coined, "diagnose", lambda self, state: {str(i): state[0] for i in range(64)})
     (one,) = run(Coined(), spec(0, rounds=1))
@@ -137,7 +136,7 @@ def test_a_loss_that_is_not_finite_in_any_of_the_last_rounds_is_a_failure() -> N
 class Deploys(FedAvg):
     """FedAvg whose clients use the global model as their own."""
 
-    def personalize(self, f: Objective, server: Tensor, state: Any, *batches: Batches, round: Round) -> Tensor:
+    def personal_model(self, f, server, state, *batches, round):
         return server
 
 
@@ -145,8 +144,8 @@ class Deploys(FedAvg):
 class Keeps(Deploys):
     """Whose clients are said to keep what they sent, too."""
 
-    def local_model(self, upload: Tensor, state: Any) -> Tensor:
-        return upload
+    def personal_model(self, f, server, state, *batches, round, upload=None):
+        return server if upload is None else upload
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
@@ -186,8 +185,8 @@ def test_stored_models_are_of_the_clients_scored_and_sampled_ones_of_the_whole_c
 
 
 def test_a_method_that_keeps_no_model_has_no_such_stage() -> None:
-    with pytest.raises(UsageError, match=r"FedProx .* local_model\(\)"):
-        run(FedProx(epochs=1), spec(stages=("stored",)))
+    with pytest.raises(UsageError, match=r"Scaffold .* personal_model"):
+        run(Scaffold(epochs=1), spec(stages=("stored",)))
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)

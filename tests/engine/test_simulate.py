@@ -79,7 +79,7 @@ def test_rounds_are_a_slow_loops(weights: Any) -> None:
 
 
 def test_client_states_are_kept_between_participations() -> None:
-    class Counts(Method[Tensor, Tensor, Tensor]):
+    class Counts(Method):
         """Uploads how often this client has taken part."""
 
         def draws(self, round: Round) -> tuple[Draw, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
@@ -13,10 +13,8 @@ from pflbench import names
 from pflbench.engine import snapshot
 from pflbench.engine.run import Run
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
-from pflbench.methods.base import Batches, Draw, Method, Objective, Round
 from pflbench.spec import RunSpec
 from pflbench.testing import Case, tiny_features, tiny_federation
-from pflbench.typing import Params
 
 ROUNDS = 3
 
@@ -57,9 +55,7 @@ def interrupted(case: Case, spec: RunSpec, after: int) -> tuple[RunOutcome, Run]
 @pytest.mark.parametrize(("kind", "after"), [("stragglers", 2), ("noisy", 1)])
 def test_every_method_goes_on_bit_for_bit(name: str, kind: str, after: int) -> None:
     options = {"l2gd": {"p": 0.5, "a": 0.1}}.get(name, {})
-    case = Case(names.resolve("methods", name)(**options))
-    if name == "fedrep":
-        case.plain = tiny_features()
+    case = Case(names.resolve("methods", name)(**options), tiny_features() if name == "fedrep" else None)
     spec: RunSpec = getattr(case, kind)(0).model_copy(update={"rounds": ROUNDS})
     expected, run = whole(case, spec)
     assert expected.failure is None and {score.round for score in expected.scores} == {1, 2, 3}
@@ -68,28 +64,3 @@ def test_every_method_goes_on_bit_for_bit(name: str, kind: str, after: int) -> N
     for tree, other in ((run.server, again.server), (dict(run.states), dict(again.states)), (run.left, again.left)):
         assert pytree.tree_structure(tree) == pytree.tree_structure(other)
         assert all(map(torch.equal, pytree.tree_leaves(tree), pytree.tree_leaves(other)))
-
-
-class Grown(NamedTuple):
-    model: Params
-    rounds: tuple[Params, ...]
-
-
-class Growing(Method[Params, Any, Params]):
-    """A client keeps all its models."""
-
-    version = 1
-
-    def draws(self, round: Round) -> tuple[Draw, ...]:
-        return (Draw(steps=1),)
-
-    def client(self, f: Objective, server: Params, state: Any, *batches: Batches, round: Round) -> tuple[Params, Any]:
-        return server, Grown(server, (*getattr(state, "rounds", ()), server))
-
-
-def test_a_state_that_changes_its_form_is_refused() -> None:
-    case = Case(Growing())
-    made = simulation(case, case.spec(0))
-    made.step()
-    with pytest.raises(snapshot.Shapeless, match="checked's clients change the form of their state"):
-        dict(snapshot.tensors(made))

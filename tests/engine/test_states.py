@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +16,6 @@ from torch.utils import _pytree as pytree
 from pflbench import names
 from pflbench.engine.simulate import Setup, Simulation
 from pflbench.engine.states import States, owned_copy
-from pflbench.errors import PflbenchError
 from pflbench.testing import Case, tiny_federation
 
 
@@ -40,99 +38,66 @@ def state(seed: int, size: int = 1000) -> Pair:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The cache folder; nothing stays in memory."""
+    """The cache folder; all states lie in a file."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("pflbench.engine.states.IN_MEMORY", 0)
     return tmp_path / "pflbench"
 
 
-def kept(states: States) -> int:
-    """Bytes in the file."""
-    return 0 if states._file is None else os.fstat(states._file.fileno()).st_size
-
-
-def test_states_come_back_bit_for_bit(folder: Path) -> None:
-    states, expected = States(), {}
+@pytest.mark.parametrize("filed", [True, False])
+def test_states_come_back_bit_for_bit(folder: Path, monkeypatch: pytest.MonkeyPatch, filed: bool) -> None:
+    if not filed:
+        monkeypatch.setattr("pflbench.engine.states.IN_MEMORY", 1 << 30)
+    states, expected = States(state(0), 3), {}
     for client in (5, 2, 9, 2, 5, 2):
         states[client] = expected[client] = state(len(expected) + client)
+    assert states.filed is filed
     assert list(states) == [5, 2, 9] and len(states) == 3 and 9 in states and 1 not in states
-    assert states.get(1, "fresh") == "fresh" and kept(states)
+    assert states.get(1, "fresh") == "fresh"
     for client, mine in expected.items():
         found = states[client]
         assert bits(found) == bits(mine) and type(found) is Pair and found.more["empty"] == ()
-        assert found.one is not states[client].one
 
 
-def test_a_client_has_one_place_whose_size_is_the_states(folder: Path) -> None:
-    states, size = States(), sum(leaf.nbytes for leaf in pytree.tree_leaves(state(0)))
-    for round in range(5):
-        for client in range(3):
-            states[client] = state(10 * round + client)
-    assert kept(states) == 3 * size
-    states[1] = state(1, size=2000)  # which has no room there
-    assert kept(states) > 3 * size
-    assert [bits(states[c]) for c in range(3)] == [bits(state(40)), bits(state(1, size=2000)), bits(state(42))]
+def test_what_was_read_does_not_change_with_the_state(folder: Path) -> None:
+    states = States(state(0), 1)
+    states[4] = state(1)
+    before = states[4]
+    states[4] = state(2)
+    assert bits(before) == bits(state(1)) and bits(states[4]) == bits(state(2))
 
 
-def test_who_comes_first_stays_in_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    size = sum(leaf.nbytes for leaf in pytree.tree_leaves(state(0)))
-    monkeypatch.setattr("pflbench.engine.states.IN_MEMORY", 2 * size)
-    states = States()
-    for _ in range(2):
-        for client in (4, 7, 1, 0, 9):
-            states[client] = state(client)
-    assert kept(states) == 3 * size and states[4].one is states[4].one and states[1].one is not states[1].one
-    assert all(bits(states[client]) == bits(state(client)) for client in states)
+def test_methods_without_states_have_a_map_too(folder: Path) -> None:
+    states = States((), 4)
+    states[3] = ()
+    assert states[3] == () and list(states) == [3] and not states.filed
 
 
-def test_a_slice_does_not_keep_the_whole(tmp_path: Path) -> None:
-    states = States()
-    states[0] = torch.zeros(1000)[:3]
-    assert states[0].untyped_storage().nbytes() == 12 and kept(states) == 0
-    whole = torch.zeros(3)
-    assert owned_copy(whole) is whole
+def test_a_slice_does_not_keep_the_whole() -> None:
+    whole = torch.zeros(1000)
+    assert owned_copy(whole[:3]).untyped_storage().nbytes() == 12 and owned_copy(whole) is whole
 
 
 def test_without_a_place_for_the_file_states_stay_in_memory(folder: Path) -> None:
     folder.write_text("no folder")
-    states = States()
+    states = States(state(0), 5)
     states[3] = state(3)
-    assert bits(states[3]) == bits(state(3)) and states[3].one is states[3].one
-
-
-def test_a_full_disk_loses_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    states = States()
-    for client in range(3):
-        states[client] = state(client)
-
-    def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("pflbench.engine.states._move", full)
-        states[1] = state(11)
-    assert [bits(states[c]) for c in range(3)] == [bits(state(c)) for c in (0, 11, 2)]
-    states[1] = state(12)
-    assert bits(states[1]) == bits(state(12))
+    assert bits(states[3]) == bits(state(3)) and not states.filed
 
 
 def test_a_disk_that_is_nearly_full_is_left_to_results(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    states = States()
-    states[0] = state(0)
-    size = kept(states)
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10**9))
-    states[1], states[0] = state(1), state(10)
-    assert kept(states) == size and states[1].one is states[1].one
-    assert bits(states[0]) == bits(state(10)) and bits(states[1]) == bits(state(1))
+    assert not States(state(0), 5).filed
 
 
-def test_a_file_that_cannot_be_read_back_is_one_message(folder: Path) -> None:
-    states = States()
-    states[0] = state(0)
-    assert states._file is not None
-    states._file.truncate(10)
-    with pytest.raises(PflbenchError, match="Cannot read clients' states back"):
-        states[0]
+def test_a_full_disk_is_noticed_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", full)
+    states = States(state(0), 5)
+    states[1] = state(1)
+    assert bits(states[1]) == bits(state(1)) and not states.filed
 
 
 @pytest.mark.parametrize("execution", ["loop", "vectorized"])
@@ -140,28 +105,28 @@ def test_a_file_that_cannot_be_read_back_is_one_message(folder: Path) -> None:
 def test_runs_are_the_same_to_the_bit(name: str, execution: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From memory and from the file: server, states and scores."""
 
-    def run() -> tuple[Any, Any, int]:
+    def run() -> tuple[Any, Any, bool]:
         case = Case(names.resolve("methods", name)())
         simulation = Simulation(
             [case.spec(0)], [tiny_federation(0)], case.method, case.plain, Setup(execution=execution)
         )
         (outcome,) = simulation.run()
         (found,) = simulation.runs
-        return bits([outcome.server, dict(found.states)]), (outcome.scores, outcome.metrics), kept(found.states)
+        return bits([outcome.server, dict(found.states)]), (outcome.scores, outcome.metrics), found.states.filed
 
-    *filed, size = run()
+    *filed, in_file = run()
     monkeypatch.setattr("pflbench.engine.states.IN_MEMORY", 1 << 30)
-    *held, none = run()
-    assert filed == held and size > 0 and none == 0
+    *held, still = run()
+    assert filed == held and in_file and not still
 
 
 KILLED = """
 import os, signal, torch
 from pflbench.engine import states
 states.IN_MEMORY = 0
-kept = states.States()
+kept = states.States(torch.ones(1000), 1)
 kept[0] = torch.ones(1000)
-assert torch.equal(kept[0], torch.ones(1000))
+assert torch.equal(kept[0], torch.ones(1000)) and kept.filed
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

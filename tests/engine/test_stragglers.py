@@ -31,7 +31,7 @@ def spec(**changes: Any) -> RunSpec:
     return tiny_spec().model_copy(update=fields | changes)
 
 
-def run(method: Method[Any, Any, Any], setup: Setup | None = None, **changes: Any) -> RunOutcome:
+def run(method: Method, setup: Setup | None = None, **changes: Any) -> RunOutcome:
     (outcome,) = Simulation([spec(**changes)], [FEDERATION], method, tiny_features(), setup).run()
     assert outcome.failure is None
     return outcome
@@ -54,7 +54,7 @@ def test_at_least_two_uploads_arrive_and_a_tenth_on_average() -> None:
 
 
 @dataclass(frozen=True)
-class Counting(Method[Tensor, Tensor, Tensor]):
+class Counting(Method):
     """The state counts participations, the server the uploads; only used clients draw."""
 
     commits: ClassVar[Literal["arrived", "trained"]] = "trained"
@@ -97,24 +97,22 @@ class Leaves(FedAvg):
 
     epochs: int = 1
     lr: float = 0.05
-    personal = "local"
+    personal_of = "training"
 
-    def personalize(self, f: Any, server: Any, state: Any, *batches: Any, round: Round) -> Any:
-        return {"personalized": server, "twice": server}
-
-    def local_model(self, upload: Any, state: Any) -> Any:
-        return {"personalized": upload, "twice": upload}
+    def personal_model(self, f, server, state, *batches, round, upload=None):
+        w = server if upload is None else upload
+        return {"personalized": w, "twice": w}
 
 
 class Keeps(Counting):
     """Uploads how often it trained."""
 
-    personal = "local"
+    personal_of = "training"
 
     def client(self, f: Objective, server: Tensor, state: Tensor, *taken: Batches, round: Round) -> Any:
         return server + state[0], state + 1
 
-    def local_model(self, upload: Tensor, state: Tensor) -> Tensor:
+    def personal_model(self, f, server, state, *, round, upload=None):
         return upload - state[0] + 1  # the server's
 
 
@@ -149,7 +147,7 @@ def test_after_aggregation_personal_models_come_from_the_new_server_state() -> N
 
 @pytest.mark.parametrize("cohort", [2, TRAINING])
 @pytest.mark.parametrize("method", [Leaves(), Keeps(), FedAvg(epochs=1, lr=0.05, personal_epochs=1)])
-def test_scoring_moves_nothing(method: Method[Any, Any, Any], cohort: int) -> None:
+def test_scoring_moves_nothing(method: Method, cohort: int) -> None:
     """Scored after every round, with everyone training for it, also those who were not asked, the run is the same."""
     often, once = run(method, Setup(evaluate_every=1), cohort=cohort), run(method, cohort=cohort)
     assert torch.equal(often.server, once.server)

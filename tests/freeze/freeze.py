@@ -27,7 +27,7 @@ from unittest import mock
 import typer
 
 import pflbench as pb
-from pflbench import catalog, names, usercode
+from pflbench import catalog, names
 from pflbench.cli import main as cli
 from pflbench.report.reading import readable
 from pflbench.selection import selection
@@ -36,7 +36,7 @@ from pflbench.store.leases import Leases
 from pflbench.store.packing import pack
 from pflbench.suite.document import Suite
 from pflbench.suite.expand import expand
-from pflbench.suite.load import available, load
+from pflbench.suite.load import available, load, loaded
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -245,8 +245,7 @@ def importable(name: str) -> bool:
 
 def built_in() -> dict[str, list[str]]:
     """Built-in methods that enter the hash of a user's class that imports a method module."""
-    modules = sorted((ROOT / "pflbench" / "methods").glob("[a-z]*.py"))
-    return {one.stem: sorted(usercode._built_in(f"pflbench.methods.{one.stem}")) for one in modules}
+    return names._versions()
 
 
 def described() -> dict[str, str]:
@@ -268,7 +267,8 @@ def user_runs() -> dict[str, str]:
     found = {}
     for path in sorted(USERS.glob("*.py")):
         table = expand(
-            load("cafeme-table1"), selection(methods=[f"{path}:Mine"], profile="smoke", columns=["rmnist-shards"])
+            *loaded(["cafeme-table1"], None),
+            selection(methods=[f"{path}:Mine"], profile="smoke", columns=["rmnist-shards"]),
         )
         run = next(run for run in table.runs if run.method.name.endswith("Mine"))
         found[path.stem] = f"{run.method.version} {run.id}"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -16,9 +16,31 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpu.leaves import mapped, tensors
 from pflbench.engine import host
-from pflbench.engine.costs import _BY_CONTENT, _Form, _key
 
 META = torch.device("meta")
+_BY_CONTENT = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape, torch.Tag.inplace_view}
+
+
+class _Form(NamedTuple):
+    """All that a tensor without content is."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> _Form:
+        return cls(tuple(tensor.shape), tensor.stride(), tensor.dtype)
+
+    def empty(self) -> Tensor:
+        return torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=META)
+
+
+def _key(value: Any) -> Hashable:
+    """Part of an argument that the shape of a result depends on; hashable."""
+    if isinstance(value, Tensor):
+        return _Form.of(value)
+    return tuple(map(_key, value)) if isinstance(value, list | tuple) else (type(value), value)
 
 
 @dataclass

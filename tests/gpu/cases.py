@@ -13,6 +13,8 @@ from variants import FEATURES, METHODS
 
 from pflbench import names
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
+from pflbench.errors import UsageError
+from pflbench.models.network import Network
 from pflbench.spec import Finetune, RunSpec, Scoring
 from pflbench.testing import Case, tiny_features, tiny_federation
 
@@ -30,10 +32,17 @@ def case(name: str) -> Case:
     reference, options = METHODS[name]
     method: Any = names.resolve("methods", reference)(**options)
     short = {n: most for n, most in SHORT.items() if (getattr(method, n, None) or 0) > most}
-    found = Case(dataclasses.replace(method, **short))
-    if name in FEATURES:
-        found.plain = tiny_features()
-    return found
+    return Case(dataclasses.replace(method, **short), tiny_features() if name in FEATURES else None)
+
+
+def dropping(found: Case) -> Network:
+    """A tiny network with dropout, if the method can train one whose head is a linear layer; else one without."""
+    network = tiny_features(dropout=0.4)
+    try:
+        found.method.network(network)
+    except UsageError:
+        return found.plain
+    return network
 
 
 def after(found: Case, seed: int, **changes: Any) -> RunSpec:
@@ -44,7 +53,7 @@ def after(found: Case, seed: int, **changes: Any) -> RunSpec:
     wanted = ("global", "finetuned", "personalized", "stored", "sampled")
     stages = found.stages("after-aggregation", *wanted) or ("global",)
     tuned = Finetune(steps=2, lr=0.05) if "finetuned" in stages else None
-    features = "personalized" in stages and found.method.network(found.dropping).features is not None
+    features = "personalized" in stages and found.method.network(dropping(found)).features is not None
     scoring = Scoring(clients="training", stages=stages, finetune=tuned, last=2, features=features)
     fields = {"batches": "reshuffled", "rounds": 4, "augment": "crop-flip", "scoring": scoring}
     return found.spec(seed, **(fields | changes))
@@ -63,7 +72,7 @@ def simulation(found: Case, specs: Sequence[RunSpec], sizes: Sequence[int], **se
     federations = [tiny_federation(spec.seed, sizes) for spec in specs]
     noisy = specs[0].augment != "none"
     own = Setup(**({"execution": "vectorized", "most_padding": math.inf} | setup))
-    return Simulation(specs, federations, found.method, found.dropping if noisy else found.plain, own)
+    return Simulation(specs, federations, found.method, dropping(found) if noisy else found.plain, own)
 
 
 def finished(run: Simulation) -> list[RunOutcome]:

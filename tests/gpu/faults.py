@@ -21,10 +21,9 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from pflbench.engine import augment, evaluate, memory, objective, simulate, stack
+from pflbench.engine import augment, evaluate, objective, simulate, stack
 from pflbench.engine.capture import Graphs, _Recorded
 from pflbench.engine.client_map import ClientMap
-from pflbench.engine.memory import Room
 from pflbench.engine.objective import StackedObjective
 from pflbench.engine.run import Run
 from pflbench.engine.states import States
@@ -136,9 +135,10 @@ def records_outlive_want_of_memory() -> Patch:
 
 
 def halving_forgotten() -> Patch:
-    """Each map begins with what was measured, whatever did not fit since."""
-    old = "min(self._most[key], self._fitting(key, in_use(self.device)))"
-    return edited(Room, "begin", old, "self._fitting(key, in_use(self.device))")
+    """Each map begins with all clients, whatever did not fit since."""
+    return edited(
+        ClientMap, "_stacks", "most = self._most.get(key, self.chunk)", "most = self._most.pop(key, self.chunk)"
+    )
 
 
 def labels_on_host() -> Patch:
@@ -236,8 +236,8 @@ def order_by_a_coin() -> Patch:
 
 def sure_clients_picked() -> Patch:
     """pFedVEM's server leaves out clients without confidence by a boolean index: each round waits for the device."""
-    old = "mean(uploads.mean, uploads.tau / uploads.tau.sum())"
-    new = "mean(uploads.mean[uploads.tau > 0], uploads.tau[uploads.tau > 0] / uploads.tau.sum())"
+    old = "mean(uploads.mu, uploads.tau / uploads.tau.sum())"
+    new = "mean(uploads.mu[uploads.tau > 0], uploads.tau[uploads.tau > 0] / uploads.tau.sum())"
     return edited(PFedVEM, "server", old, new)
 
 
@@ -268,22 +268,6 @@ def means_from_host() -> Patch:
 
 
 # Memory, and the executor.
-
-
-def cache_in_use() -> Patch:
-    """What PyTorch keeps for later counts as in use: stacks shrink to one client."""
-    used = memory.in_use
-
-    def reserved(device: torch.device) -> int:
-        return torch.cuda.memory_reserved(device) if device.type == "cuda" else used(device)
-
-    return patch.object(memory, "in_use", reserved)
-
-
-def peak_of_now() -> Patch:
-    """The peak is read after the stack is gone: clients seem to need nothing."""
-    old, new = "torch.cuda.max_memory_allocated(device)", "torch.cuda.memory_allocated(device)"
-    return edited(memory, "peak", old, new)
 
 
 def in_limited(old: str, new: str) -> Callable[[], Patch]:
@@ -332,8 +316,6 @@ BLIND = (
     Fault("rate-from-host", "host data in a capture", "no fine-tuning can be captured", rate_from_host),
     Fault("compared-on-host", "synchronization", "scores are waited for, or crash", compared_on_host),
     Fault("means-from-host", "device mix", "scoring with features crashes", means_from_host),
-    Fault("cache-in-use", "memory figure", "stacks of one client", cache_in_use),
-    Fault("peak-of-now", "memory figure", "stacks of everyone, whatever the memory", peak_of_now),
     Fault(
         "limit-of-what-is-free",
         "memory figure",

@@ -9,7 +9,6 @@ from unittest.mock import patch
 from pflbench.engine import evaluate, host
 from pflbench.engine.capture import Graphs
 from pflbench.engine.client_map import ClientMap
-from pflbench.engine.memory import Room
 from pflbench.engine.simulate import Simulation
 from pflbench.models.ops import Ops
 
@@ -17,12 +16,12 @@ from .faults import Fault, Patch, edited
 
 
 def features_read_unnamed() -> Patch:
-    return edited(evaluate, "personal", 'host.read(features, "features").tolist()', "features.tolist()")
+    return edited(evaluate, "_mapped", 'host.read(features, "features").tolist()', "features.tolist()")
 
 
 def keys_on_host() -> Patch:
-    old = "self.clients.data.upload(np.array(keys, np.int64))"
-    return edited(Simulation, "_train", old, "torch.from_numpy(np.array(keys, np.int64))")
+    old = "self.data.upload(np.array(keys, np.int64))"
+    return edited(ClientMap, "keys", old, "torch.from_numpy(np.array(keys, np.int64))")
 
 
 def one_client_is_the_end() -> Patch:
@@ -43,9 +42,7 @@ def no_first_call() -> Patch:
 
 
 def noise_of_the_first_client() -> Patch:
-    return edited(
-        Simulation, "_local_updates", "round=Watched(self.rounds, own[1]", "round=Watched(self.rounds, items[0].own[1]"
-    )
+    return edited(Simulation, "_local_updates", "Watched(self.rounds, own[1]", "Watched(self.rounds, items[0].own[1]")
 
 
 def dropout_of_the_process() -> Patch:
@@ -58,7 +55,7 @@ def uploads_waited_for() -> Patch:
 
 
 def cache_kept() -> Patch:
-    return edited(Room, "halve", "torch.cuda.empty_cache()", "pass")
+    return edited(ClientMap, "_stacks", "torch.cuda.empty_cache()", "pass")
 
 
 @contextmanager

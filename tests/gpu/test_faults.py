@@ -35,7 +35,19 @@ def task(name: str) -> None:
             provenance.device_name.cache_clear()
 
 
-KINDS = {"a": on_meta, "b": each(policed), "c": each(replayed), "d": starved, "d, task": task}
+def replayed_for_equal_clients(name: str) -> None:
+    """Kind (c) where stacks differ in the number of clients alone."""
+    replayed(recorded(name, "before", equal=True))
+
+
+KINDS = {
+    "a": on_meta,
+    "b": each(policed),
+    "c": each(replayed),
+    "c, equal": replayed_for_equal_clients,
+    "d": starved,
+    "d, task": task,
+}
 CAUGHT = {
     "outputs-not-cloned": ("d", "fedavg"),
     "inputs-rebound": ("c", "fedavg"),
@@ -43,7 +55,7 @@ CAUGHT = {
     "replayed-aside": ("b", "fedavg"),
     "warmed-up-early": ("b", "fedavg"),
     "memory-uncapturable": ("d", "fedavg"),
-    "clients-not-in-key": ("c", "fedavg"),
+    "clients-not-in-key": ("c, equal", "fedavg"),
     "server-closed-over": ("c", "fedavg"),
     "records-outlive-memory": ("d", "fedavg"),
     "halving-forgotten": ("d", "fedavg"),
@@ -63,8 +75,6 @@ CAUGHT = {
     "rate-from-host": ("b", "fedavg"),
     "compared-on-host": ("a", "fedavg"),
     "means-from-host": ("a", "fedavg adapted"),
-    "cache-in-use": ("d", "fedavg"),
-    "peak-of-now": ("d", "fedavg"),
     "limit-of-what-is-free": ("d", "fedavg"),
     "limit-stays": ("d", "fedavg"),
     "device-not-set": ("d, task", "fedavg"),

@@ -17,7 +17,6 @@ from torch.utils import _pytree as pytree
 from pflbench import names
 from pflbench.engine.capture import Graphs
 from pflbench.engine.simulate import Setup, Simulation
-from pflbench.running import allocator
 from pflbench.spec import Finetune, Scoring
 from pflbench.testing import SIZES, Case, tiny_federation
 
@@ -82,7 +81,6 @@ class Setting:
     method: str
     hyper: dict[str, Any] = field(default_factory=dict)
     spec: dict[str, Any] = field(default_factory=dict)
-    limit: int | None = None
     sizes: tuple[int, ...] = (20,) * 8
     """Rows of each client; of one size, so that stacks come again."""
 
@@ -105,9 +103,6 @@ SETTINGS = {
     "clients-counted-on-host": Setting("scaffold", {"epochs": 1}),
     "means-from-host": Setting("pfedvem", PFEDVEM, {"scoring": PERSONAL}),
     **dict.fromkeys(["real-rows-picked", "mask-asked"], Setting("fedavg", {"epochs": 1}, sizes=SIZES)),
-    **dict.fromkeys(
-        ["halving-forgotten", "cache-in-use", "peak-of-now"], Setting("fedavg", {"epochs": 1}, limit=1 << 40)
-    ),
 }
 REACHED = [fault for fault in BLIND if fault.name != "device-not-set"]  # that is in a task, which needs a dataset
 
@@ -136,12 +131,12 @@ def counted(owner: Any, name: str, calls: Counter[str]) -> Any:
 def test_a_run_on_a_cpu_goes_through_a_fault_and_shows_nothing(fault: Fault) -> None:
     setting, calls = SETTINGS.get(fault.name, FEDAVG), Counter[str]()
     case, before = Case(names.resolve("methods", setting.method)(**setting.hyper)), everything()
-    stacked: dict[str, Any] = {"execution": "vectorized", "memory_limit": setting.limit, "stack": "columns"}
+    stacked: dict[str, Any] = {"execution": "vectorized", "stack": "columns"}
     with ExitStack() as made:
         made.enter_context(fault.apply())
         for owner, name in changed(before):
             made.enter_context(counted(owner, name, calls))
-        with allocator.limited(setting.limit, torch.device("cpu")):
+        with allocator.limited(None, torch.device("cpu")):
             looped = outcomes(setting, case)
             case.same_runs(outcomes(setting, case, graphs=False, **stacked), looped, "stacks and clients one by one")
             outcomes(setting, case, graphs=True, **stacked)

@@ -136,7 +136,7 @@ def query_loss(w: Tensor, client: int) -> float:
     return loss(module(w), b).item() * len(b.rows)
 
 
-def same(method: Method[Any, Any, Any], server: Any, models: Mapping[int, Tensor], spec: RunSpec = SPEC) -> Simulation:
+def same(method: Method, server: Any, models: Mapping[int, Tensor], spec: RunSpec = SPEC) -> Simulation:
     """The engine comes to this server state and to these models of clients, one by one and stacked."""
     for execution in ("loop", "vectorized"):
         simulation = Simulation(

@@ -38,7 +38,7 @@ def spec(stage: Any = "personalized", **changes: Any) -> RunSpec:
 
 
 def trained(
-    method: Method[Any, Any, Any],
+    method: Method,
     execution: Any = "loop",
     stage: Any = "personalized",
     rounds: int = 2,

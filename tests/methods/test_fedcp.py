@@ -37,7 +37,8 @@ from pflbench.engine.run import Initial, arrived, sample_cohort
 from pflbench.engine.simulate import Simulation
 from pflbench.errors import UsageError
 from pflbench.methods.base import Round
-from pflbench.methods.fedcp import FedCP, discrepancy
+from pflbench.methods.fedcp import FedCP
+from pflbench.methods.fedcp import mmd as discrepancy
 from pflbench.methods.fedper import FedPer
 from pflbench.models.ops import Ops, Stacked
 from pflbench.models.policy import with_policy
@@ -132,7 +133,7 @@ def test_fedcp_is_its_loss(lam: float, momentum: float, decay: float, arrival: f
     for client in TRAINING:
         close(run.states[client], heads[client])
     f = LoopObjective(Task(SHARED_OUT, FEDERATION.x))
-    scored = FedCP().personalize(f, run.server, run.states[TRAINING[0]], round=Round(2))
+    scored = FedCP().personal_model(f, run.server, run.states[TRAINING[0]], round=Round(2))
     x, _ = data(FEDERATION.query[TRAINING[0]])
     own, policy = heads[TRAINING[0]], policy_of(policy_values)
     close(
@@ -168,7 +169,7 @@ def test_with_all_features_for_ones_own_head_no_distance_and_no_received_bias_fe
 
 def test_with_even_shares_and_equal_heads_the_logits_have_twice_the_bias() -> None:
     f = LoopObjective(Task(SHARED_OUT, FEDERATION.x))
-    w = FedCP().personalize(f, fixed(3.0, 3.0, START[HEAD]), START[HEAD], round=Round(0))
+    w = FedCP().personal_model(f, fixed(3.0, 3.0, START[HEAD]), START[HEAD], round=Round(0))
     x, _ = data(FEDERATION.query[TRAINING[0]])
     close(SHARED_OUT.logits([w], x), NETWORK.logits([START], x) + parts(START[HEAD])[1])
 
@@ -239,7 +240,7 @@ def test_a_stack_of_policies_is_each_of_them_with_noise_and_padded_rows(stack: s
     x = torch.rand(2, 4, *SHARED_OUT.shape, generator=generator, dtype=torch.float64)
     mask, keys = torch.tensor([[True] * 3 + [False], [True] * 4]), torch.tensor([noise.key(0, i) for i in range(2)])
     for key in (None, keys):
-        found = SHARED_OUT.stacked_logits([w], x, mask, stack, key)
+        found = SHARED_OUT.logits([w], x, key, mask=mask, stack=stack)
         for i, rows in enumerate((3, 4)):
             close(found[i, :rows], SHARED_OUT.logits([w[i]], x[i, :rows], None if key is None else key[i]))
     assert not torch.allclose(SHARED_OUT.logits([w[0]], x[0], keys[0]), SHARED_OUT.logits([w[0]], x[0]))

@@ -209,7 +209,7 @@ def test_a_memory_is_replaced_when_its_client_takes_part_and_never_by_a_test() -
         trained = {c: state.model.clone() for c, state in run.states.items()}
         cohort = set(sample_cohort(scored, FEDERATION.training, index).tolist())
         changed = {c for c, w in trained.items() if c not in before or not torch.equal(w, before[c])}
-        assert changed == cohort and all(state.seen == 1 for state in run.states.values())
+        assert changed == cohort and all(state.exists == 1 for state in run.states.values())
         server = run.server.clone()
         simulation.score(last=False)
         assert torch.equal(run.server, server) and run.states.keys() == trained.keys()

@@ -36,8 +36,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pflbench import noise
-from pflbench.catalog import coerce, complete, describe, parse
+from pflbench import names, noise
 from pflbench.engine.batches import support_streams
 from pflbench.engine.client_map import keyed
 from pflbench.engine.objective import LoopObjective, Task
@@ -52,13 +51,20 @@ from pflbench.methods.fedrep import FedRep
 from pflbench.methods.l2gd import L2GD
 from pflbench.methods.lg_fedavg import LGFedAvg
 from pflbench.methods.local import Local
-from pflbench.methods.partly_shared import Kept, PartlyShared
 from pflbench.methods.pfedme import PFedMe
 from pflbench.methods.scaffold import Scaffold
 from pflbench.spec import RunSpec, Scoring
 from pflbench.testing import tiny_features, tiny_network
 
 # FedAvg.
+
+RELEASED = names.resolve("methods", "fedec/variants/released.py:ScaffoldReleased")
+APFL_RELEASED = "fedec/variants/released.py:APFLReleased"
+
+
+def start(name: str) -> Any:
+    """Variant of a method whose clients have the server's private part until they take part."""
+    return names.resolve("methods", f"fedec/variants/server_start.py:{name}")
 
 
 def test_fedavg_with_weight_decay_and_an_adaptation() -> None:
@@ -81,7 +87,7 @@ def test_fedavg_without_a_rate_of_its_own_adapts_at_the_training_rate() -> None:
     methods = [FedAvg(epochs=1, personal_epochs=1, personal_lr=lr, **OPTIONS) for lr in (None, LR, 0.01)]
     f, w = LoopObjective(Task(NETWORK, FEDERATION.x)), START
     taken = draw(TRAINING[0], methods[0].personal_draws(), "personalize", 1)
-    made = [m.personalize(f, w, (), *taken, round=Round(0)) for m in methods]
+    made = [m.personal_model(f, w, (), *taken, round=Round(0)) for m in methods]
     assert torch.equal(made[0], made[1]) and not torch.equal(made[1], made[2])
 
 
@@ -92,7 +98,7 @@ def test_fedavg_without_a_rate_of_its_own_adapts_at_the_training_rate() -> None:
 def test_scaffold_rounds(released: bool) -> None:
     clip = 1.2
     extra = {"momentum": BETA, "weight_decay": DECAY, "clip": clip, "server_lr": 0.1} if released else {}
-    method = Scaffold(epochs=2, lr=LR, batch=4, **extra)
+    method = (RELEASED if released else Scaffold)(epochs=2, lr=LR, batch=4, **extra)
     norms: list[float] = []
     x, c, own = START, torch.zeros_like(START), {i: torch.zeros_like(START) for i in TRAINING}
     for index in range(ROUNDS):
@@ -122,7 +128,7 @@ def test_scaffold_rounds(released: bool) -> None:
 @given(st.floats(1e-3, 1e3), st.lists(st.floats(-100, 100), min_size=1, max_size=5))
 def test_a_clipped_gradient_keeps_its_direction_and_a_short_one_everything(clip: float, values: list[float]) -> None:
     g = torch.tensor(values, dtype=torch.float64)
-    clipped, norm = Scaffold(clip=clip)._clipped(g), g.norm()
+    clipped, norm = RELEASED(clip=clip).limited(g), g.norm()
     if norm <= clip:
         assert torch.equal(clipped, g)
     else:
@@ -163,11 +169,14 @@ def test_epochwise_minibatches_of_pfedme_pass_over_all_rows() -> None:
 
 # Private and shared parts.
 
-SPLITS: dict[str, tuple[Callable[..., PartlyShared], slice]] = {
-    "fedper": (lambda **o: FedPer(epochs=2, **OPTIONS, **o), slice(0, LAST[1])),
-    "fedrep": (lambda **o: FedRep(head_epochs=2, base_epochs=1, **OPTIONS, **o), slice(0, LAST[1])),
-    "lg-fedavg": (lambda **o: LGFedAvg(epochs=2, **OPTIONS, **o), slice(LAST[2], len(START))),
-    "lg-fedavg 1": (lambda **o: LGFedAvg(epochs=2, shared_layers=1, **OPTIONS, **o), slice(LAST[1], len(START))),
+SPLITS: dict[str, tuple[Any, Any, dict[str, Any], slice]] = {
+    "fedper": (FedPer, start("FedPerServer"), {"epochs": 2}, slice(0, LAST[1])),
+    "fedrep": (FedRep, start("FedRepServer"), {"head_epochs": 2, "base_epochs": 1}, slice(0, LAST[1])),
+    "lg-fedavg": (LGFedAvg, start("LGFedAvgServer"), {"epochs": 2}, slice(LAST[2], len(START))),
+    "lg-fedavg 1": (
+        *(LGFedAvg, start("LGFedAvgServer")),
+        *({"epochs": 2, "shared_layers": 1}, slice(LAST[1], len(START))),
+    ),
 }
 
 
@@ -182,8 +191,8 @@ def trained(name: str, w: Tensor, taken: list[Batches]) -> Tensor:
 @pytest.mark.parametrize("private_init", [None, "server"])
 @pytest.mark.parametrize("name", SPLITS)
 def test_rounds_of_methods_with_private_parts(name: str, private_init: Any) -> None:
-    make, shared = SPLITS[name]
-    method = make(private_init=private_init)
+    own, servers, options, shared = SPLITS[name]
+    method = (servers if private_init else own)(**options, **OPTIONS)
     server, left = START, Models()
 
     def model(client: int) -> Tensor:
@@ -213,19 +222,10 @@ def test_rounds_of_methods_with_private_parts(name: str, private_init: Any) -> N
 
 def test_where_private_parts_start_matters() -> None:
     """A client that never took part uses other private parts, and one that did starts from others in its first round."""
-    for make, _ in SPLITS.values():
-        runs = [Simulation([SPEC], [FEDERATION], make(private_init=p), NETWORK) for p in (None, "server")]
+    for own, servers, options, _ in SPLITS.values():
+        runs = [Simulation([SPEC], [FEDERATION], make(**options, **OPTIONS), NETWORK) for make in (own, servers)]
         losses = [{s.client: s.loss_sum for s in run.run()[0].scores} for run in runs]
         assert all(losses[0][c] != losses[1][c] for c in strangers())
-
-
-@given(st.integers(1, 3), st.booleans())
-def test_parts_are_put_together_as_they_were_cut(layers: int, first: bool) -> None:
-    method = FedPer() if first else LGFedAvg(shared_layers=layers)
-    f = LoopObjective(Task(NETWORK, FEDERATION.x))
-    where = method.shared(f)
-    w = torch.arange(float(len(START)), dtype=torch.float64)
-    assert torch.equal(method.whole(w[where], method.private(w, where)), w)
 
 
 # FedRep without cached features.
@@ -359,13 +359,17 @@ class _New:
 
 
 @pytest.mark.parametrize("momentum", [None, BETA])
-@pytest.mark.parametrize("released", [None, True])
-@pytest.mark.parametrize("private_init", [None, "server"])
-def test_apfl_rounds(private_init: Any, released: bool | None, momentum: float | None) -> None:
+@pytest.mark.parametrize(
+    ("make", "private_init", "released"),
+    [
+        (APFL, None, False),
+        (start("APFLServer"), "server", False),
+        (names.resolve("methods", APFL_RELEASED), None, True),
+    ],
+)
+def test_apfl_rounds(make: Any, private_init: Any, released: bool, momentum: float | None) -> None:
     alpha = 0.7
-    method = APFL(
-        alpha=alpha, epochs=2, released=released, private_init=private_init, **OPTIONS | {"momentum": momentum}
-    )
+    method = make(alpha=alpha, epochs=2, **OPTIONS | {"momentum": momentum})
     rates = DECAY * torch.cat([torch.full((p.size,), float(len(p.shape) > 1)) for p in NETWORK.parameters]).double()
     beta = momentum or 0.0
     server, v = START, Models()
@@ -394,7 +398,7 @@ def test_apfl_rounds(private_init: Any, released: bool | None, momentum: float |
     assert strangers()
     simulation = same(method, server, models)
     for client, state in simulation.runs[0].states.items():
-        close(state.part if isinstance(state, Kept) else state, v[client])
+        close(state.part if private_init else state, v[client])
 
 
 def test_apfl_of_alpha_0_scores_the_model_of_fedavg() -> None:
@@ -413,8 +417,8 @@ def test_apfl_of_alpha_1_trains_each_client_alone() -> None:
     sent, v = method.client(f, START, START + 0.01, batches, round=Round(0))
     close(v, Optimizer().descend(START + 0.01, batches))
     close(sent, Optimizer().descend(START, batches))
-    assert torch.equal(method.local_model(sent, v), v)
-    assert torch.equal(APFL(alpha=0.0).local_model(sent, v), sent)
+    assert torch.equal(method.personal_model(None, None, v, round=Round(0), upload=sent), v)
+    assert torch.equal(APFL(alpha=0.0).personal_model(None, None, v, round=Round(0), upload=sent), sent)
 
 
 # Local.
@@ -442,19 +446,10 @@ def test_what_a_participation_leaves() -> None:
         (batches,) = draw(client, method.draws(Round(0)), "round", 0)
         sent, state = method.client(f, START, (), batches, round=Round(0))
         expected = sent if isinstance(method, FedAvg) else sent.personal
-        left = method.local_model(sent, state)
+        left = method.personal_model(f, START, state, round=Round(0), upload=sent)
         assert (left if isinstance(method, FedAvg) else left["personalized"]) is expected
     x = START + 1
-    assert L2GD().local_model(x, x) is x
-
-
-@pytest.mark.parametrize("name", ["fedper", "fedrep", "lg-fedavg", "apfl"])
-def test_a_suite_can_say_where_private_parts_start(name: str) -> None:
-    info = describe(name)
-    assert coerce(info, "private_init", "server") == parse(info, "private_init", "server") == "server"
-    assert "private_init" not in complete(info, {})
-    with pytest.raises(UsageError, match="private_init"):
-        coerce(info, "private_init", "client")
+    assert L2GD().personal_model(None, None, x, round=Round(0), upload=x) is x
 
 
 @pytest.mark.parametrize(
@@ -463,7 +458,7 @@ def test_a_suite_can_say_where_private_parts_start(name: str) -> None:
         (lambda: FedAvg(personal_lr=0.1), "personal_lr needs personal_epochs"),
         (lambda: FedAvg(weight_decay=-1.0), "weight_decay must be at least 0"),
         (lambda: Local(keep_momentum=True), "keep_momentum needs a momentum"),
-        (lambda: Scaffold(clip=0.0), "clip must be greater than 0"),
+        (lambda: RELEASED(clip=0.0), "clip must be greater than 0"),
         (lambda: PFedMe(mu=-0.1), "mu must be at least 0"),
         (lambda: L2GD(p=1.0), "p must be at least 0 and less than 1, not 1.0"),
         (lambda: L2GD(p=-0.1), "p must be at least 0"),

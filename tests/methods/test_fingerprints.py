@@ -36,15 +36,14 @@ FEATURES = ("fedrep",)
 
 def fingerprint(name: str) -> dict[str, Any]:
     """Sum, norm, distance from the start, and five entries of the parameters that gradients determine."""
-    case = Case(names.resolve("methods", name)(**OPTIONS.get(name, {})))
-    if name in FEATURES:
-        case.plain = tiny_features()
+    case = Case(names.resolve("methods", name)(**OPTIONS.get(name, {})), tiny_features() if name in FEATURES else None)
     simulation = Simulation([case.spec(0)], [tiny_federation(0)], case.method, case.plain)
+    start = simulation.runs[0].server, simulation.runs[0].fresh
     (outcome,) = simulation.run()
     assert outcome.failure is None
     (run,) = simulation.runs
     kept = {client: run.states[client] for client in sorted(run.states)} if case.method.commits == "trained" else {}
-    before = flat(case, (case.start()[0], [case.start()[1]] * len(kept)))
+    before = flat(case, (start[0], [start[1]] * len(kept)))
     after = flat(case, (run.server, list(kept.values())))
     chosen = after[torch.linspace(0, len(after) - 1, 5).long()]
     numbers = [after.sum(), after.norm(), (after - before).norm(), *chosen]

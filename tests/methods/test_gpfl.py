@@ -39,7 +39,7 @@ from pflbench.engine.simulate import Simulation
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batch, Round
 from pflbench.methods.fedper import FedPer
-from pflbench.methods.gpfl import GPFL, Own, Shared, cosine_gradient
+from pflbench.methods.gpfl import GPFL, Client, Shared, cosine_gradient
 from pflbench.models.valve import with_valve
 from pflbench.testing import tiny_features
 from pflbench.vector import replace as replaced
@@ -127,7 +127,7 @@ def test_gpfl_is_its_loss(execution: Any) -> None:
     for client in TRAINING:
         for got, expected in zip(run.states[client], (*inputs[client], heads[client]), strict=True):
             close(got, expected)
-    scored = GPFL().personalize(f_of(ROUTED), run.server, run.states[TRAINING[0]], round=Round(2))
+    scored = GPFL().personal_model(f_of(ROUTED), run.server, run.states[TRAINING[0]], round=Round(2))
     x, _ = data(FEDERATION.query[TRAINING[0]])
     with torch.no_grad():
         for p, mean in zip(route.parameters(), valve, strict=True):
@@ -193,7 +193,7 @@ def test_a_client_of_equally_frequent_classes_has_two_equal_inputs_and_one_of_on
 def test_inputs_of_ones_own_are_neither_received_nor_trained() -> None:
     f, everything, cut = client_of([0, 1, 2, 2, 1, 0])
     f, method = f_of(ROUTED), GPFL(momentum=0.9, weight_decay=0.1, **OPTIONS)
-    own = Own(torch.full((D,), 0.3).double(), torch.full((D,), -0.2).double(), START[HEAD])
+    own = Client(torch.full((D,), 0.3).double(), torch.full((D,), -0.2).double(), START[HEAD])
     seen = []
 
     def watched(w: Tensor, b: Batch, **options: Any) -> Tensor:
@@ -238,8 +238,8 @@ def test_a_stack_of_valves_is_each_of_them(stack: str) -> None:
     w = torch.randn(2, ROUTED.layout.size, generator=generator, dtype=torch.float64)
     x = torch.rand(2, 4, *ROUTED.shape, generator=generator, dtype=torch.float64)
     for found, one in (
-        (ROUTED.stacked_logits([w], x, None, stack), lambda i: ROUTED.logits([w[i]], x[i])),
-        (ROUTED.stacked_represent([w], x, None, stack), lambda i: ROUTED.represent([w[i]], x[i])),
+        (ROUTED.logits([w], x, mask=None, stack=stack), lambda i: ROUTED.logits([w[i]], x[i])),
+        (ROUTED.represent([w], x, mask=None, stack=stack), lambda i: ROUTED.represent([w[i]], x[i])),
     ):
         close(found, torch.stack([one(i) for i in range(2)]))
     assert ROUTED.represent([w[0]], x[0]).abs().max() > 0 and not ROUTED.batchwise

@@ -90,19 +90,8 @@ def test_fedbn_keeps_scale_and_shift_at_the_clients() -> None:
     begin = torch.where(own, before[client], received)
     (w, _) = FedAvg(**OPTIONS).client(f, begin, (), batches, round=Round(1))
     close(states[client], w)
-    mine = FedBN(**OPTIONS).personalize(f, server, states[client], round=Round(2))
+    mine = FedBN(**OPTIONS).personal_model(f, server, states[client], round=Round(2))
     assert torch.equal(mine[own], states[client][own]) and torch.equal(mine[~own], server[~own])
-
-
-@pytest.mark.parametrize("execution", EXECUTIONS)
-def test_fedbabu_that_trains_its_head_is_fedavg(execution: Any) -> None:
-    spec = tiny_spec(rounds=3).model_copy(update={"scoring": BOTH})
-    adapted = {**OPTIONS, "personal_epochs": 2, "personal_lr": 0.02}
-    ours, plain = (
-        Simulation([spec], [FEDERATION], m, tiny_features(), Setup(execution=execution)).run()[0]
-        for m in (FedBABU(train_head=True, **adapted), FedAvg(**adapted))
-    )
-    assert torch.equal(ours.server, plain.server) and ours.scores == plain.scores
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)

@@ -1,4 +1,4 @@
-"""Meta-gradients beside learn2learn's MAML, exact and of first order. `bash .ci/learn2learn` builds it."""
+"""Meta-gradients beside learn2learn's MAML, exact and of first order. Extra `oracle`, or `bash .ci/learn2learn`."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from pflbench.engine.batches import support_streams
 from pflbench.engine.run import sample_cohort
 from pflbench.engine.simulate import Setup, Simulation
 from pflbench.errors import UsageError
+from pflbench.methods.base import Round
 from pflbench.methods.fedavg import FedAvg
 from pflbench.methods.fedec import FedEC
 from pflbench.methods.ifca import IFCA
@@ -45,8 +46,8 @@ def test_reshuffled_steps_are_the_first_of_a_pass() -> None:
     spec = tiny_spec().model_copy(update={"batches": "reshuffled"})
     stream = support_streams(EQUAL, spec)[0]
     for moment in (0, 1):
-        (cut,), _ = stream.draw([FedAvg(steps=2).drawn()], 0, "round", moment)
-        (whole,), _ = stream.draw([FedAvg(epochs=1).drawn()], 0, "round", moment)
+        (cut,), _ = stream.draw(FedAvg(steps=2).draws(Round(moment)), 0, "round", moment)
+        (whole,), _ = stream.draw(FedAvg(epochs=1).draws(Round(moment)), 0, "round", moment)
         assert [some.tolist() for some in cut] == [some.tolist() for some in whole[:2]]
 
 
@@ -83,7 +84,7 @@ def test_static_steps_go_on_in_the_clients_stream(method: Any, execution: Any) -
 def test_none_is_no_part_of_an_identity_and_scaffold_takes_at_least_one() -> None:
     assert "steps" not in complete(describe("fedavg"), {})
     assert complete(describe("ifca"), {"steps": 5})["steps"] == 5
-    assert Scaffold(epochs=0, steps=1).drawn().steps == 1
+    assert Scaffold(epochs=0, steps=1).draws(Round(0))[0].steps == 1
     with pytest.raises(UsageError, match="at least one epoch or step"):
         Scaffold(steps=0)
     with pytest.raises(UsageError, match="steps must be at least 0, not -1"):

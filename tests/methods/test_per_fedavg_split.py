@@ -20,9 +20,9 @@ from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.run import sample_cohort
 from pflbench.engine.simulate import Setup, Simulation
 from pflbench.errors import UsageError
-from pflbench.methods.base import Batch, Round, split
+from pflbench.methods.base import Batch, Round
 from pflbench.methods.fedavg import FedAvg
-from pflbench.methods.per_fedavg_split import PerFedAvgSplit
+from pflbench.methods.per_fedavg_split import PerFedAvgSplit, split
 from pflbench.spec import RunSpec, Scoring
 from pflbench.testing import tiny_features, tiny_federation, tiny_spec
 

@@ -11,13 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
-from pflbench import noise
+from pflbench import names, noise
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.methods import gaussian as g
 from pflbench.methods.base import Batch, Draw, Round
 from pflbench.methods.gaussian import Gaussian
-from pflbench.methods.pfedbayes import PFedBayes, PFedBayesClient
+from pflbench.methods.pfedbayes import Client, PFedBayes
 from pflbench.models.mlp import perceptron
 from pflbench.spec import RunSpec, Scoring
 from pflbench.testing import CLASSES, SHAPE, SIZES, tiny_federation, tiny_spec
@@ -30,6 +30,8 @@ F_ = LoopObjective(Task(NETWORK, FEDERATION.x))
 ROWS = torch.from_numpy(FEDERATION.support[3])
 LABELS = torch.from_numpy(FEDERATION.labels)[ROWS]
 EXECUTIONS = ["loop", "vectorized"]
+STATELESS: type[PFedBayes] = names.load("pfedvem/variants/pfedvem.py:Stateless")
+KINDS = pytest.mark.parametrize("kind", [PFedBayes, STATELESS])
 
 
 class Initial:
@@ -52,7 +54,7 @@ class Initial:
         raise NotImplementedError
 
 
-def start(method: PFedBayes) -> tuple[Gaussian, PFedBayesClient]:
+def start(method: PFedBayes) -> tuple[Gaussian, Client]:
     server = method.init(Initial(), 6)
     return server, method.init_client(server, Initial())
 
@@ -61,9 +63,7 @@ def now(index: int) -> Round:
     return Round(index, torch.tensor(noise.key(0, 3, index)))
 
 
-def take_part(
-    method: PFedBayes, server: Gaussian, state: PFedBayesClient, index: int = 0
-) -> tuple[Gaussian, PFedBayesClient]:
+def take_part(method: PFedBayes, server: Gaussian, state: Client, index: int = 0) -> tuple[Gaussian, Client]:
     with torch.no_grad():
         return method.client(F_, server, state, (Batch(ROWS, LABELS),), round=now(index))
 
@@ -136,12 +136,10 @@ def test_participations_are_those_of_a_plain_implementation(lam: float) -> None:
 
 def test_a_clients_state_is_ten_vectors() -> None:
     _, state = start(PFedBayes())
-    for_q, for_p = state.moments
-    vectors = [*state.q, *(x for kept in (for_q, for_p) for one in kept for x in (one.first, one.second))]
+    vectors = [*state.q, *(x for kept in state[1:] for one in kept for x in (one.first, one.second))]
     assert [tuple(x.shape) for x in vectors] == [(PARAMS,)] * 10
     _, after = take_part(PFedBayes(steps=3), *start(PFedBayes()))
-    assert [one.updates.item() for kept in after.moments for one in kept] == [3] * 4
-    assert start(PFedBayes(persistent=False))[1].moments == ()
+    assert [one.updates.item() for kept in after[1:] for one in kept] == [3] * 4
 
 
 def test_everything_starts_from_the_seeds_model_with_one_spread() -> None:
@@ -198,17 +196,17 @@ def test_the_global_model_never_changes(still: dict[str, Any], execution: Any) -
     near(run(method, execution).server, start(method)[0], 1e-12)
 
 
-@pytest.mark.parametrize("persistent", [True, False])
-def test_loop_and_stacks_agree(persistent: bool) -> None:
-    looped, stacked = (run(PFedBayes(steps=3, lr=0.01, persistent=persistent), e) for e in EXECUTIONS)
+@KINDS
+def test_loop_and_stacks_agree(kind: type[PFedBayes]) -> None:
+    looped, stacked = (run(kind(steps=3, lr=0.01), e) for e in EXECUTIONS)
     same(looped, stacked)
     assert {s.stage for s in looped.scores} == {"personalized", "global"}
 
 
-@pytest.mark.parametrize("persistent", [True, False])
-def test_it_learns(persistent: bool) -> None:
+@KINDS
+def test_it_learns(kind: type[PFedBayes]) -> None:
     def loss(rounds: int) -> dict[str, float]:
-        scores = run(PFedBayes(steps=5, lr=0.01, scale=0.1, persistent=persistent), rounds=rounds).scores
+        scores = run(kind(steps=5, lr=0.01, scale=0.1), rounds=rounds).scores
         return {x: sum(s.loss_sum for s in scores if s.stage == x) for x in ("personalized", "global")}
 
     before, after = loss(1), loss(8)
@@ -220,25 +218,31 @@ def test_models_are_the_two_means() -> None:
     server, fresh = start(method)
     sent, state = take_part(method, server, fresh)
     assert method.deploy(F_, server, ()) is server.mean and method.personal_draws() == ()
-    assert method.personalize(F_, server, state, round=now(0)) is method.local_model(sent, state) is state.q.mean
+    assert (
+        method.personal_model(F_, server, state, round=now(0))
+        is method.personal_model(None, None, state, round=Round(0), upload=sent)
+        is state.q.mean
+    )
 
 
 # Without memory.
 
 
 def test_a_client_without_memory_starts_from_what_it_receives() -> None:
-    method = PFedBayes(steps=3, lr=0.01, persistent=False)
+    method, kept = STATELESS(steps=3, lr=0.01), PFedBayes(steps=3, lr=0.01)
     server, fresh = start(method)
-    _, used = take_part(method, server, fresh)
+    sent, used = take_part(method, server, fresh)
     later = moved(server)
     for ours, theirs in zip(take_part(method, later, used, 1), take_part(method, later, fresh, 1), strict=True):
-        near(ours if isinstance(ours, Gaussian) else ours.q, theirs if isinstance(theirs, Gaussian) else theirs.q, 0)
-    kept = replace(method, persistent=True)
-    near(take_part(kept, server, start(kept)[1])[0], take_part(method, server, fresh)[0], 0)
+        near(ours, theirs, 0)
+    p, state = take_part(kept, server, start(kept)[1])
+    near(p, sent, 0)
+    near(state.q, used, 0)
+    assert method.personal_model(F_, server, used, round=now(0)) is used.mean
 
 
 @dataclass(frozen=True)
-class Full(PFedBayes):
+class Full(STATELESS):  # type: ignore[misc,valid-type]
     """Everyone trains, read or not."""
 
     def draws(self, round: Round) -> tuple[Draw, ...]:
@@ -247,5 +251,5 @@ class Full(PFedBayes):
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
 def test_without_memory_those_whose_result_nobody_reads_need_not_train(execution: Any) -> None:
-    short, full = (run(kind(steps=3, lr=0.01, persistent=False), execution) for kind in (PFedBayes, Full))
+    short, full = (run(kind(steps=3, lr=0.01), execution) for kind in (STATELESS, Full))
     same(short, full, 1e-12)

@@ -13,16 +13,14 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
-from pflbench import noise
+from pflbench import names, noise
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
 from pflbench.errors import UsageError
 from pflbench.methods import gaussian as g
 from pflbench.methods.base import Batch, Draw, Round
-from pflbench.methods.gaussian_head import Prior, fit_head
-from pflbench.methods.pfedvem import FLOOR, PFedVEM, PFedVEMClient, PFedVEMUpload
+from pflbench.methods.pfedvem import FLOOR, Client, PFedVEM, Upload
 from pflbench.models.mlp import perceptron
-from pflbench.optim import SGD
 from pflbench.spec import RunSpec, Scoring
 from pflbench.testing import CLASSES, SHAPE, SIZES, tiny_federation, tiny_network, tiny_spec
 
@@ -34,6 +32,7 @@ FEDERATION = tiny_federation(0)
 F_ = LoopObjective(Task(NETWORK, FEDERATION.x))
 EXECUTIONS = ["loop", "vectorized"]
 CONFIDENCES = ["full", "uncertainty", "deviation", "deviation-prior"]
+"""The last one is a variant."""
 SMALL = {"head_steps": 4, "base_epochs": 2, "base_lr": 0.01, "samples": 3}
 
 
@@ -57,7 +56,15 @@ class Initial:
         return noise.normal(torch.tensor(noise.key(0, "initial")), name, shape, torch.float64)
 
 
-def start(method: PFedVEM) -> tuple[Tensor, PFedVEMClient]:
+def made(confidence: str, **options: Any) -> PFedVEM:
+    """pFedVEM, or its variant with the deviation in the prior, too."""
+    if confidence != "deviation-prior":
+        return PFedVEM(confidence=confidence, **options)  # type: ignore[arg-type]
+    method: PFedVEM = names.load("pfedvem/variants/pfedvem.py:DeviationPrior")(**options)
+    return method
+
+
+def start(method: PFedVEM) -> tuple[Tensor, Client]:
     server = method.init(Initial(), 6)
     return server, method.init_client(server, Initial())
 
@@ -73,7 +80,7 @@ BATCHES = tuple(batch(rows) for rows in (*SUPPORT.split(5), *SUPPORT.flip(0).spl
 NOW = Round(0, torch.tensor(noise.key(0, 3, 0)))
 
 
-def take_part(method: PFedVEM, server: Tensor, state: PFedVEMClient, round: Round = NOW) -> tuple[Upload, Any]:
+def take_part(method: PFedVEM, server: Tensor, state: Client, round: Round = NOW) -> tuple[Upload, Any]:
     with torch.no_grad():
         return method.client(F_, server, state, (WHOLE,), BATCHES, round=round)
 
@@ -86,8 +93,13 @@ def numbers(*values: float) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
+def prescale(stds: Tensor) -> Tensor:
+    """The inverse of softplus."""
+    return stds + torch.log(-torch.expm1(-stds))
+
+
 def spread(*stds: float) -> Tensor:
-    return g.inverse_softplus(numbers(*stds))
+    return prescale(numbers(*stds))
 
 
 # Gaussians.
@@ -97,9 +109,10 @@ def test_softplus_and_its_inverse() -> None:
     assert spread(1.0).item() == pytest.approx(0.5413248546, abs=1e-10)
     assert spread(math.sqrt(0.1), 0.1).tolist() == pytest.approx([-0.989015, -2.252168], abs=1e-6)
     x = numbers(-700, -40, -16, -1, 0, 1, 25, 800)
-    close(g.softplus(x), numbers(*[math.log1p(math.exp(v)) if v < 100 else v for v in x.tolist()]), 1e-15)
-    close(g.inverse_softplus(g.softplus(x)), x, 1e-12)
-    assert g.softplus(torch.tensor(-80.0)) > 0  # in float32
+    close(g.Gaussian(x, x).std, numbers(*[math.log1p(math.exp(v)) if v < 100 else v for v in x.tolist()]), 1e-15)
+    for std in (0.5, 2.0, 25.0):
+        close(g.gaussian(x, std).std, torch.full_like(x, std), 1e-12)
+    assert g.Gaussian(x, torch.tensor(-80.0)).std > 0  # in float32
 
 
 def test_divergence_is_the_sheets_number_and_torchs() -> None:
@@ -111,10 +124,10 @@ def test_divergence_is_the_sheets_number_and_torchs() -> None:
 
 def test_gradients_of_the_divergence_are_autograds() -> None:
     m, s, a, r = numbers(0.3, -1, 2), numbers(0.1, 2, 0.7), numbers(1, 0, 2), numbers(0.5, 1.5, 0.01)
-    leaves = [x.requires_grad_() for x in (m.clone(), g.inverse_softplus(s), a.clone(), g.inverse_softplus(r))]
+    leaves = [x.requires_grad_() for x in (m.clone(), prescale(s), a.clone(), prescale(r))]
     kl = kl_divergence(Normal(leaves[0], F.softplus(leaves[1])), Normal(leaves[2], F.softplus(leaves[3]))).sum()
     expected = torch.autograd.grad(kl, leaves)
-    q, p = g.Gaussian(m, g.inverse_softplus(s)), g.Gaussian(a, g.inverse_softplus(r))
+    q, p = g.Gaussian(m, prescale(s)), g.Gaussian(a, prescale(r))
     ours = [*g.divergence_by_first(q, q.std, a, r), *g.divergence_by_second(m, s, p, r)]
     for mine, theirs in zip(ours, expected, strict=True):
         close(mine, theirs)
@@ -130,58 +143,53 @@ def test_a_divergence_of_a_gaussian_from_itself_has_gradient_0() -> None:
 # The confidence, and the server.
 
 
-def kept(stds: Tensor, mean: Tensor, tau: float = 1.0) -> PFedVEMClient:
-    zero = numbers(0)[0]
-    return PFedVEMClient(g.Gaussian(mean, g.inverse_softplus(stds)), numbers(tau)[0], zero, zero, zero)
-
-
 @pytest.mark.parametrize(
     ("confidence", "variance", "weight"),
     [("full", 7, 7), ("uncertainty", 2.5, 2.5), ("deviation", 7, 4.5), ("deviation-prior", 4.5, 4.5)],
 )
 def test_confidence_is_of_the_kept_posterior_and_the_new_mean(confidence: Any, variance: float, weight: float) -> None:
     """By deviation alone, the prior keeps both terms, and the weights have one, or the prior has that one, too."""
-    method = PFedVEM(confidence=confidence)
-    found = method.prior(kept(numbers(1, 2), numbers(1, 4)), numbers(1, 1))
-    close(torch.stack(found), numbers(5, 9, variance, 1 / weight))
+    found = made(confidence).prior(*numbers(5, 9, 1), 2)
+    close(torch.stack(found), numbers(variance, 1 / weight))
 
 
 @pytest.mark.parametrize("confidence", CONFIDENCES)
 @pytest.mark.parametrize("scale", [1.0, 0.1**0.5, 0.1])
 def test_the_first_rounds_variance_is_the_initial_one(confidence: Any, scale: float) -> None:
-    method = PFedVEM(confidence=confidence, scale=scale, **SMALL)
+    method = made(confidence, scale=scale, **SMALL)
     server, fresh = start(method)
-    close(method.prior(fresh, server[HEAD])[2], numbers(scale**2)[0])
+    trace, deviation = fresh.q.std.square().sum(), (fresh.q.mean - server[HEAD]).square().sum()
+    close(method.prior(trace, deviation, fresh.tau, D)[0], numbers(scale**2)[0])
     sent, state = take_part(method, server, fresh)
     close(torch.stack([sent.tau, state.tau]), numbers(scale**-2, scale**-2), 1e-9)
 
 
 def test_deviation_alone_has_a_floor_once_a_client_took_part() -> None:
-    tau = PFedVEM(confidence="deviation").prior(kept(numbers(1, 2), numbers(1, 4)), numbers(1, 4))[3]
+    _, tau = PFedVEM(confidence="deviation").prior(*numbers(5, 0, 1), 2)
     assert 1 / tau.item() == pytest.approx(FLOOR) and FLOOR == 1e-8
 
 
 def test_deviation_alone_stays_finite() -> None:
     """In the weights. With the deviation as the prior's variance, too, this run comes to 1e9."""
-    found = {c: run(PFedVEM(confidence=c, head_lr=0.01, **SMALL), rounds=12) for c in CONFIDENCES[2:]}
+    found = {c: run(made(c, head_lr=0.01, **SMALL), rounds=12) for c in CONFIDENCES[2:]}
     assert found["deviation"].server.abs().max() < 100 and sum(recorded(found["deviation"], "guards")) == 0
     assert found["deviation-prior"].server.abs().max() > 1e6
 
 
 def test_the_deviation_in_the_prior_changes_the_prior_alone() -> None:
     """A first local update is that of both terms; after it tau is that of the deviation, and the head another."""
-    methods = {c: PFedVEM(confidence=c, **SMALL) for c in CONFIDENCES}
+    methods = {c: made(c, **SMALL) for c in CONFIDENCES}
     server, fresh = start(methods["full"])
     (both, _), (sent, state) = (take_part(methods[c], server, fresh) for c in ("full", "deviation-prior"))
-    assert torch.equal(both.mean, sent.mean) and torch.equal(both.base, sent.base) and both.tau == sent.tau
+    assert torch.equal(both.mu, sent.mu) and torch.equal(both.base, sent.base) and both.tau == sent.tau
     (weights, _), (prior, _) = (take_part(methods[c], server, state) for c in ("deviation", "deviation-prior"))
-    assert weights.tau == prior.tau and not torch.equal(weights.mean, prior.mean)
+    assert weights.tau == prior.tau and not torch.equal(weights.mu, prior.mu)
 
 
 def test_the_server_weighs_heads_by_confidence_and_bases_by_examples() -> None:
-    uploads = PFedVEMUpload(base=numbers(0, 4)[:, None], mean=numbers(0, 4)[:, None], tau=numbers(1, 3))
+    uploads = Upload(base=numbers(0, 4)[:, None], mu=numbers(0, 4)[:, None], tau=numbers(1, 3))
     close(PFedVEM().server(numbers(9, 9), uploads, numbers(100, 300) / 400, NOW), numbers(3, 3))
-    uploads = PFedVEMUpload(base=numbers(0, 4)[:, None], mean=numbers(0, 4)[:, None], tau=numbers(3, 1))
+    uploads = Upload(base=numbers(0, 4)[:, None], mu=numbers(0, 4)[:, None], tau=numbers(3, 1))
     close(PFedVEM().server(numbers(9, 9), uploads, numbers(100, 300) / 400, NOW), numbers(3, 1))
 
 
@@ -209,10 +217,10 @@ def cross_entropy(h: Tensor, z: Tensor, labels: Tensor, reduction: str) -> Tenso
     )
 
 
-def slow(method: PFedVEM, server: Tensor, state: PFedVEMClient) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def slow(method: PFedVEM, server: Tensor, state: Client) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """tau, the posterior's mean and prescale, and the base, after one participation."""
     w = server[HEAD]
-    mu, pi = (x.clone().requires_grad_() for x in state.posterior)
+    mu, pi = (x.clone().requires_grad_() for x in state.q)
     variance = (F.softplus(pi).square().sum() + (mu - w).square().sum()).detach() / D
     rho = variance.sqrt()
     optimizer = torch.optim.SGD([mu, pi], lr=method.head_lr, momentum=0.9)
@@ -245,11 +253,11 @@ def test_a_participation_is_that_of_a_plain_implementation() -> None:
     for w, own in ((server, fresh), (other, state)):
         tau, mu, pi, theta = slow(method, w, own)
         sent, after = take_part(method, w, own)
-        assert (theta - w[BASE]).norm() > 1e-3 and (mu - own.posterior.mean).norm() > 1e-2
-        for ours, theirs in zip((sent.tau, sent.mean, sent.base), (tau, mu, theta), strict=True):
+        assert (theta - w[BASE]).norm() > 1e-3 and (mu - own.q.mean).norm() > 1e-2
+        for ours, theirs in zip((sent.tau, sent.mu, sent.base), (tau, mu, theta), strict=True):
             close(ours, theirs)
-        close(after.posterior.mean, mu)
-        close(after.posterior.prescale, pi)
+        close(after.q.mean, mu)
+        close(after.q.prescale, pi)
         assert after.guards == 0
 
 
@@ -276,7 +284,7 @@ def recorded(outcome: RunOutcome, name: str) -> list[float]:
 
 @pytest.mark.parametrize("confidence", CONFIDENCES)
 def test_loop_and_stacks_agree(confidence: Any) -> None:
-    method = PFedVEM(confidence=confidence, head_lr=1e-3, batch=4, **SMALL)
+    method = made(confidence, head_lr=1e-3, batch=4, **SMALL)
     looped, stacked = (run(method, execution) for execution in EXECUTIONS)
     close(looped.server, stacked.server, 1e-9)
     for a, b in zip(sorted(looped.scores), sorted(stacked.scores), strict=True):
@@ -287,7 +295,7 @@ def test_loop_and_stacks_agree(confidence: Any) -> None:
 
 
 def test_the_ablations_are_other_methods() -> None:
-    found = [run(PFedVEM(confidence=c, **SMALL)).server for c in CONFIDENCES]
+    found = [run(made(c, **SMALL)).server for c in CONFIDENCES]
     assert all((a - b).norm() > 1e-6 for a, b in combinations(found, 2))
 
 
@@ -327,11 +335,11 @@ def test_personal_models_are_the_trained_base_with_the_posteriors_mean() -> None
     method = PFedVEM(**SMALL)
     server, fresh = start(method)
     sent, state = take_part(method, server, fresh)
-    now = method.local_model(sent, state)
-    close(now, torch.cat([sent.base, state.posterior.mean]), 0)
+    now = method.personal_model(None, None, state, round=Round(0), upload=sent)
+    close(now, torch.cat([sent.base, state.q.mean]), 0)
     assert not torch.equal(sent.base, server[BASE]) and method.personal_draws() == ()
-    later = method.personalize(F_, server, state, round=NOW)
-    close(later, torch.cat([server[BASE], state.posterior.mean]), 0)
+    later = method.personal_model(F_, server, state, round=NOW)
+    close(later, torch.cat([server[BASE], state.q.mean]), 0)
     assert method.deploy(F_, server, ()) is server
 
 
@@ -355,8 +363,8 @@ def test_a_head_that_overflows_is_restored_and_counted(execution: Any) -> None:
     assert recorded(outcome, "guards") == [3] * (len(SIZES) - 2)
     assert all(math.isfinite(s.loss_sum) for s in outcome.scores)
     sent, state = take_part(method, server, fresh)
-    assert torch.equal(sent.base, server[BASE]) and torch.equal(sent.mean, fresh.posterior.mean)
-    assert torch.equal(state.posterior.prescale, fresh.posterior.prescale) and state.guards == 1
+    assert torch.equal(sent.base, server[BASE]) and torch.equal(sent.mu, fresh.q.mean)
+    assert torch.equal(state.q.prescale, fresh.q.prescale) and state.guards == 1
 
 
 def test_a_base_that_overflows_is_restored_and_counted_and_the_head_stays() -> None:
@@ -364,17 +372,17 @@ def test_a_base_that_overflows_is_restored_and_counted_and_the_head_stays() -> N
     server, fresh = start(method)
     sent, state = take_part(method, server, fresh)
     assert torch.equal(sent.base, server[BASE]) and state.guards == 1
-    assert torch.isfinite(sent.mean).all() and not torch.equal(sent.mean, fresh.posterior.mean)
+    assert torch.isfinite(sent.mu).all() and not torch.equal(sent.mu, fresh.q.mean)
     assert take_part(method, server, state)[1].guards == 2
 
 
 def test_a_loss_that_overflows_with_finite_parameters_restores_the_head() -> None:
     server, fresh = start(PFedVEM())
-    prior, by = Prior(server[HEAD], numbers(1)[0]), SGD(0.0, 0.9)
-    far = g.Gaussian(fresh.posterior.mean + 1e160, fresh.posterior.prescale)
-    for posterior, expected in ((fresh.posterior, True), (far, False)):
+    method = PFedVEM(head_lr=0.0, head_steps=2)
+    far = g.Gaussian(fresh.q.mean + 1e160, fresh.q.prescale)
+    for posterior, expected in ((fresh.q, True), (far, False)):
         z = F_.features(server, WHOLE)
-        _, sound = fit_head(posterior, prior, z, WHOLE, by, NOW, updates=2, samples=5)
+        _, sound = method.fit_posterior(posterior, server[HEAD], numbers(1)[0], z, WHOLE, NOW)
         assert bool(sound) is expected
 
 

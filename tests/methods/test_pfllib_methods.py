@@ -46,7 +46,7 @@ from pflbench.engine.simulate import Setup, Simulation
 from pflbench.errors import UsageError
 from pflbench.methods.apfl_apart import APFLApart
 from pflbench.methods.base import Batch, Draw, Method, Round
-from pflbench.methods.class_means import ClassMeans, pooled
+from pflbench.methods.class_means import ClassMeans, none, pooled
 from pflbench.methods.ditto import Ditto
 from pflbench.methods.fedala import FedALA
 from pflbench.methods.fedamp import FedAMP
@@ -54,7 +54,7 @@ from pflbench.methods.fedavg import FedAvg
 from pflbench.methods.feddbe import FedDBE, shifted
 from pflbench.methods.feddistill import FedDistill
 from pflbench.methods.feddyn import FedDyn
-from pflbench.methods.fedfomo import FedFomo, Trained, mixture
+from pflbench.methods.fedfomo import Client, FedFomo, mixture
 from pflbench.methods.fedpac import FedPAC, combined, statistics
 from pflbench.methods.fedproto import FedProto, nearest
 from pflbench.methods.fedrep import FedRep
@@ -93,7 +93,7 @@ def test_fedrod_is_its_two_losses(execution: Any) -> None:
         close(run.states[client], own[client])
     x, _ = data(FEDERATION.query[TRAINING[0]])
     f = LoopObjective(Task(NETWORK, FEDERATION.x))
-    mine = FedRoD().personalize(f, run.server, run.states[TRAINING[0]], round=Round(2))
+    mine = FedRoD().personal_model(f, run.server, run.states[TRAINING[0]], round=Round(2))
     weight, bias = parts(own[TRAINING[0]])
     close(logits(mine, x), logits(w, x) + features(w, x) @ weight.mT + bias)
 
@@ -113,7 +113,7 @@ def test_fedrod_with_equal_counts_is_fedavg_and_with_one_class_sends_what_it_rec
 
 def test_without_a_head_of_its_own_fedrods_personal_model_is_the_generic_one() -> None:
     f = LoopObjective(Task(NETWORK, FEDERATION.x))
-    assert torch.equal(FedRoD().personalize(f, START, torch.zeros_like(START[HEAD]), round=Round(0)), START)
+    assert torch.equal(FedRoD().personal_model(f, START, torch.zeros_like(START[HEAD]), round=Round(0)), START)
 
 
 def test_a_label_that_a_client_lacks_has_a_finite_gradient() -> None:
@@ -138,7 +138,7 @@ def pooled_slowly(sent: list[dict[int, Tensor]]) -> dict[int, Tensor]:
 
 
 @EXECUTIONS
-@pytest.mark.parametrize("name", ["fedproto", "soft", "mse", "raw"])
+@pytest.mark.parametrize("name", ["fedproto", "soft", "mse"])
 def test_a_model_of_ones_own_is_pulled_toward_the_classes_means(name: str, execution: Any) -> None:
     lam = 0.7
 
@@ -151,7 +151,7 @@ def test_a_model_of_ones_own_is_pulled_toward_the_classes_means(name: str, execu
             if name in ("fedproto", "mse"):
                 total = total + ((row - target) ** 2).mean()
             else:
-                total = total - ((target.softmax(0) if name == "soft" else target) * row.log_softmax(0)).sum()
+                total = total - (target.softmax(0) * row.log_softmax(0)).sum()
         return total / len(y)
 
     known: dict[int, Tensor] = {}
@@ -179,7 +179,7 @@ def test_a_model_of_ones_own_is_pulled_toward_the_classes_means(name: str, execu
 @pytest.mark.parametrize(
     "method", [FedProto(lam=0.0, **OPTIONS), FedDistill(lam=0.0, **OPTIONS), FedAMP(lam=0.0, **OPTIONS)]
 )
-def test_without_a_pull_it_is_local_training(method: Method[Any, Any, Any], execution: Any) -> None:
+def test_without_a_pull_it_is_local_training(method: Method, execution: Any) -> None:
     run, alone = trained(method, execution), trained(Local(**OPTIONS), execution)
     for client in TRAINING:
         assert torch.equal(run.states[client], alone.states[client])
@@ -189,7 +189,7 @@ def test_without_a_pull_it_is_local_training(method: Method[Any, Any, Any], exec
 def test_a_scored_prototype_is_the_nearest_one(arrival: float) -> None:
     simulation = Simulation([spec(arrival=arrival)], [FEDERATION], FedProto(lam=3.0, **OPTIONS), NETWORK)
     (outcome,), run = simulation.run(), simulation.runs[0]
-    there = [c for c in range(C) if run.server.there[c] > 0]
+    there = [c for c in range(C) if run.server.exist[c] > 0]
     for client in TRAINING:
         (score,) = (one for one in outcome.scores if one.client == client)
         x, y = data(FEDERATION.query[client][: score.count])
@@ -199,7 +199,7 @@ def test_a_scored_prototype_is_the_nearest_one(arrival: float) -> None:
 
 def test_one_clients_means_are_its_own_and_zero_logits_smooth_labels() -> None:
     alone = ClassMeans(torch.randn(1, C, C).double(), torch.ones(1, C).double())
-    assert torch.equal(pooled(ClassMeans.none(START, C, C), alone).means, alone.means[0])
+    assert torch.equal(pooled(ClassMeans(*none(START, C, C)), alone).means, alone.means[0])
     z, y = torch.randn(5, C).double(), torch.tensor([0, 1, 2, 0, 1])
     loss = FedDistill(lam=0.5).loss(z, y, None, torch.zeros(C, C).double(), torch.ones(C).double())
     uniform = -z.log_softmax(1).mean()
@@ -220,12 +220,12 @@ def test_means_are_of_those_that_have_the_class_in_any_order() -> None:
     sent = ClassMeans(torch.tensor([[[1.0], [0.0], [0.0]], [[4.0], [0.0], [0.0]], [[0.0], [0.0], [0.0]]]),
                       torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]))  # fmt: skip
     for order in ([0, 1, 2], [2, 1, 0]):
-        found = pooled(before, ClassMeans(sent.means[order], sent.there[order]))
-        assert found.means[:, 0].tolist() == [2.5, 9.0, 9.0] and found.there.tolist() == [1, 1, 0]
+        found = pooled(before, ClassMeans(sent.means[order], sent.exist[order]))
+        assert found.means[:, 0].tolist() == [2.5, 9.0, 9.0] and found.exist.tolist() == [1, 1, 0]
 
 
 @pytest.mark.parametrize(("method", "width"), [(FedProto(epochs=1), D), (FedDistill(epochs=1), C)])
-def test_means_and_which_there_are_is_what_is_sent(method: Method[Any, Any, Any], width: int) -> None:
+def test_means_and_which_there_are_is_what_is_sent(method: Method, width: int) -> None:
     (outcome,) = Simulation([spec(rounds=1)], [FEDERATION], method, NETWORK).run()
     assert outcome.costs["floats_up"] == C * (width + 1)
 
@@ -298,12 +298,12 @@ def test_fedamp_is_its_loss_with_models_mixed_by_nearness(execution: Any) -> Non
     run = trained(FedAMP(alpha=alpha, lam=lam, sigma=sigma, **OPTIONS), execution)
     for client in TRAINING:
         close(run.states[client], own[client])
-    assert run.server.there.tolist() == [1.0] * 3
+    assert run.server.present.tolist() == [1.0] * 3
     assert sorted(run.server.rows.sum(1).tolist()) == pytest.approx(sorted(w.sum().item() for w in stack), rel=1e-12)
 
 
-def test_fedamp_unanchored_is_local_training_bit_for_bit_and_a_wide_sigma_takes_the_mean() -> None:
-    run, alone = trained(FedAMP(lam=50.0, anchored=False, **OPTIONS)), trained(Local(**OPTIONS))
+def test_fedamp_without_a_pull_is_local_training_bit_for_bit_and_a_wide_sigma_takes_the_mean() -> None:
+    run, alone = trained(FedAMP(lam=0.0, **OPTIONS)), trained(Local(**OPTIONS))
     assert all(torch.equal(run.states[client], alone.states[client]) for client in TRAINING)
     far = run.server.rows
     wide = FedAMP(sigma=1e18, alpha=1e18 / 3)
@@ -315,7 +315,7 @@ def test_fedamp_unanchored_is_local_training_bit_for_bit_and_a_wide_sigma_takes_
 def test_fedamps_stack_has_the_uploads_that_came_and_empty_rows_without_weight() -> None:
     server = FedAMP().init(Initial(NETWORK, 0, torch.device("cpu"), torch.float64), 3)
     found = FedAMP().server(server, torch.stack([START + 1, START]), torch.ones(2) / 2, Round(0))
-    assert found.there.tolist() == [1, 1, 0] and torch.equal(found.rows[0], START), "sorted by their sums"
+    assert found.present.tolist() == [1, 1, 0] and torch.equal(found.rows[0], START), "sorted by their sums"
     mixed = FedAMP(sigma=1e18, alpha=5e17).mixture(START, found)
     close(mixed, START + 0.5)
 
@@ -362,7 +362,7 @@ def test_fedfomo_starts_from_the_models_that_lower_its_validation_loss(execution
 def test_fedfomos_weights_are_gains_over_distances() -> None:
     def start(models: list[list[float]], there: list[float], old: list[float], own: list[float]) -> list[float]:
         """Start of a client whose validation loss is a model's first entry."""
-        rows, kept = torch.tensor(models, dtype=torch.float64), Trained(*torch.tensor([own, old], dtype=torch.float64))
+        rows, kept = torch.tensor(models, dtype=torch.float64), Client(*torch.tensor([own, old], dtype=torch.float64))
         return mixture(Stack(rows, torch.tensor(there).double()), kept, kept.old[0] - rows[:, 0]).tolist()
 
     old, own = [3.0, 0.0], [9.0, 9.0]
@@ -462,10 +462,10 @@ def test_fedpac_is_its_losses_and_the_combination_of_heads(lam: float, execution
     f = LoopObjective(Task(NETWORK, FEDERATION.x))
     for client in TRAINING:
         close(run.states[client], kept[client].flatten())
-        mine = method.personalize(f, run.server, run.states[client], round=Round(3))
+        mine = method.personal_model(f, run.server, run.states[client], round=Round(3))
         close(mine[HEAD], combination(client))
     for c in range(C):
-        close(run.server.known.means[c], known[c])
+        close(run.server.prototypes.means[c], known[c])
 
 
 @EXECUTIONS
@@ -675,7 +675,7 @@ def test_apfl_apart_mixes_two_models_that_train_apart(execution: Any) -> None:
     run = trained(APFLApart(alpha=0.6, **OPTIONS), execution)
     close(run.server, w)
     for client in TRAINING:
-        close(run.states[client].model, own[client][0])
+        close(run.states[client].v, own[client][0])
         close(run.states[client].alpha, own[client][1])
         assert own[client][1] != 0.6
 
@@ -685,9 +685,9 @@ def test_apfl_aparts_own_model_alone_is_local_training(execution: Any) -> None:
     run = trained(APFLApart(adaptive=False, **OPTIONS), execution)
     local = trained(Local(**OPTIONS), execution, rounds=2)
     for client in TRAINING:
-        close(run.states[client].model, local.states[client])
+        close(run.states[client].v, local.states[client])
     shared = trained(APFLApart(adaptive=False, alpha=0.0, **OPTIONS), execution, rounds=1)
-    close(weighted([shared.states[client].model for client in TRAINING]), shared.server)
+    close(weighted([shared.states[client].v for client in TRAINING]), shared.server)
 
 
 @EXECUTIONS
@@ -707,7 +707,7 @@ def test_ditto_by_epochs_takes_both_parts_over_the_same_passes(execution: Any) -
     run = trained(Ditto(optimizer="sgd", lam=lam, personal_lr=RATE, steps=1, **OPTIONS), execution)
     close(run.server, w)
     for client in TRAINING:
-        close(run.states[client].personal, own[client])
+        close(run.states[client].v, own[client])
 
 
 @EXECUTIONS
@@ -747,7 +747,7 @@ def test_one_step_on_one_minibatch_of_the_suites_size_makes_a_personal_model() -
     f, _, cut = client_of([0, 1, 2])
     x, y = FEDERATION.x[:3].double() / 255, torch.tensor([0, 1, 2])
     close(
-        method.personalize(f, START, (), cut, round=Round(0)),
+        method.personal_model(f, START, (), cut, round=Round(0)),
         down(lambda u: F.cross_entropy(logits(u, x), y), START)[0],
     )
 

@@ -1,4 +1,4 @@
-"""Other readings of CAFeMe's text and code, as options, each against a slow version: one client, one minibatch at a time.
+"""Other readings of CAFeMe's text and code, each against a slow version: one client, one minibatch at a time.
 
 The slow version has no objective, no stack, no streams and no vectors of states; Adam is torch's.
 """
@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pflbench import names
 from pflbench.catalog import complete, describe
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.run import Initial, sample_cohort
@@ -142,27 +143,27 @@ def rounds(spec: RunSpec = SPEC) -> list[list[int]]:
     return [sample_cohort(spec, FEDERATION.training, index).tolist() for index in range(spec.rounds)]
 
 
-CONTEXT = {"context": "personalization"}
+VARIANTS = "cafeme/variants/cafeme.py"
+
+
+def cafeme(variant: str = "", **options: Any) -> CAFeMe:
+    """CAFeMe, or a variant of it."""
+    made: CAFeMe = names.load(f"{VARIANTS}:{variant}")(**options) if variant else CAFeMe(**options)
+    return made
+
+
+def ditto(name: str) -> Any:
+    """Reading of Ditto beside CAFeMe's variant suites."""
+    return names.resolve("methods", f"cafeme/variants/ditto.py:{name}")
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"optimizer_state": "reset"},
-        {"disjoint": True},
-        {"extra_gate": False},
-        CONTEXT,
-        {**CONTEXT, "labels": True},
-        {**CONTEXT, "labels": True, "disjoint": True, "optimizer_state": "reset", "extra_gate": False},
-    ],
-    ids=lambda o: " ".join(map(str, o)) or "the table's",
-)
-def test_cafemes_readings_are_those_of_a_slow_version(options: dict[str, Any], execution: Any) -> None:
-    method = CAFeMe(steps=3, outer_batches=4, inner_lr=0.1, outer_lr=0.02, **options)
-    slow = Slow(method.network(tiny_network()), reset="optimizer_state" in options)
-    frozen, halves = "context" in options, ("first", "second") if "disjoint" in options else ("all", "all")
+@pytest.mark.parametrize("variant", ["", "AdamReset", "Disjoint", "HiddenGates", "KeptContext", "Labels", "PaperText"])
+def test_cafemes_readings_are_those_of_a_slow_version(variant: str, execution: Any) -> None:
+    method = cafeme(variant, steps=3, outer_batches=4, inner_lr=0.1, outer_lr=0.02)
+    slow = Slow(method.network(tiny_network()), reset=variant == "AdamReset")
+    frozen = variant in ("KeptContext", "Labels", "PaperText")
+    halves = ("first", "second") if variant in ("Disjoint", "PaperText") else ("all", "all")
     w = slow.network.init(0).double()
     for cohort in rounds():
         sent = []
@@ -177,10 +178,10 @@ def test_cafemes_readings_are_those_of_a_slow_version(options: dict[str, Any], e
     slow.check(simulated(method, execution), w, frozen=frozen)
 
 
-@pytest.mark.parametrize("options", [{}, CONTEXT, {**CONTEXT, "labels": True, "extra_gate": False}], ids=str)
-def test_the_exact_meta_gradient_is_autograds_with_a_kept_context_too(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("variant", ["", "KeptContext", "PaperText"])
+def test_the_exact_meta_gradient_is_autograds_with_a_kept_context_too(variant: str) -> None:
     """The gates of the outer batch are then the adapted modulator's, of the last inner minibatch."""
-    method = CAFeMe(order="exact", steps=3, inner_lr=0.3, **options)
+    method = cafeme(variant, order="exact", steps=3, inner_lr=0.3)
     slow = Slow(method.network(tiny_network()))
     inner, outer = [CUT[3][i] for i in (0, 1, 2)], np.concatenate(CUT[3][:2])
     w = slow.network.init(0).double()
@@ -188,7 +189,7 @@ def test_the_exact_meta_gradient_is_autograds_with_a_kept_context_too(options: d
     phi: Tensor = theta
     for rows in inner:
         phi = phi - 0.3 * torch.autograd.grad(slow.loss(phi, rows), phi, create_graph=True)[0]
-    loss = slow.loss(phi, outer, inner[-1] if "context" in options else None)
+    loss = slow.loss(phi, outer, inner[-1] if variant else None)
     expected = torch.autograd.grad(loss, theta)[0]
     f = LoopObjective(Task(slow.network, FEDERATION.x))
     *mine, merged = (Batch(torch.from_numpy(rows), labels(rows)) for rows in (*inner, outer))
@@ -199,9 +200,9 @@ def test_the_exact_meta_gradient_is_autograds_with_a_kept_context_too(options: d
 
 
 def test_a_context_that_is_kept_moves_what_is_predicted_and_labels_do_too() -> None:
-    servers = [simulated(CAFeMe(**options)).server for options in ({}, CONTEXT, {"disjoint": True})]
+    servers = [simulated(cafeme(variant)).server for variant in ("", "KeptContext", "Disjoint")]
     assert not torch.equal(servers[0], servers[1]) and not torch.equal(servers[0], servers[2])
-    method = CAFeMe(context="personalization", labels=True)
+    method = cafeme("Labels")
     network = method.network(tiny_network())
     w, rows, seen = network.init(0).double(), FEDERATION.support[3][:5], FEDERATION.support[3][5:10]
     first, other = (
@@ -212,7 +213,7 @@ def test_a_context_that_is_kept_moves_what_is_predicted_and_labels_do_too() -> N
 
 
 def test_the_gradient_of_the_outer_loss_reaches_the_modulator_through_the_kept_context() -> None:
-    method = CAFeMe(context="personalization", outer_lr=0.01, steps=2)
+    method = cafeme("KeptContext", outer_lr=0.01, steps=2)
     outcome = simulated(method)
     network = method.network(tiny_network())
     where = network.layout.part("modulator")
@@ -220,10 +221,14 @@ def test_the_gradient_of_the_outer_loss_reaches_the_modulator_through_the_kept_c
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
-@pytest.mark.parametrize("anchor", ["current", "stale"])
-@pytest.mark.parametrize("optimizer_state", ["kept", "reset"])
-def test_dittos_readings_are_those_of_a_slow_version(optimizer_state: Any, anchor: Any, execution: Any) -> None:
-    method = Ditto(steps=3, lr=0.02, personal_lr=0.1, lam=0.7, optimizer_state=optimizer_state, anchor=anchor)
+@pytest.mark.parametrize(
+    ("make", "optimizer_state", "anchor"),
+    [(Ditto, "kept", "current"), (ditto("StaleAnchor"), "kept", "stale"), (ditto("AdamReset"), "reset", "current")],
+)
+def test_dittos_readings_are_those_of_a_slow_version(
+    make: Any, optimizer_state: str, anchor: str, execution: Any
+) -> None:
+    method = make(steps=3, lr=0.02, personal_lr=0.1, lam=0.7)
     slow = Slow(tiny_network(), reset=optimizer_state == "reset")
     w = slow.network.init(0).double()
     personal, last, stale = {}, {}, 0
@@ -269,30 +274,35 @@ def test_dittos_global_part_by_sgd_is_that_of_a_slow_version(execution: Any) -> 
         w = sum(sent) / len(sent)  # type: ignore[assignment]
     slow.check(simulated(method, execution), w)
     new = Initial(slow.network, 0, torch.device("cpu"), torch.float64)
-    assert method.init_client(w, new).adam == ()  # a client keeps no moments
+    assert method.init_client(w, new).memory == ()  # a client keeps no moments
 
 
 def test_a_stale_anchor_changes_no_score_of_the_global_model() -> None:
-    current, stale = (simulated(Ditto(anchor=anchor)) for anchor in ("current", "stale"))  # type: ignore[arg-type]
+    current, stale = (simulated(make()) for make in (Ditto, ditto("StaleAnchor")))
     assert torch.equal(current.server, stale.server) and current.scores == stale.scores
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"optimizer_state": "reset"}, {"heads": "local"}, {"head_first": 2}, {"heads": "local", "head_first": 3}],
-    ids=lambda o: " ".join(map(str, o)) or "the table's",
+    ("variant", "options"),
+    [("", {}), ("AdamReset", {}), ("LocalHeads", {}), ("LocalHeads", {"head_first": 3})],
+    ids=str,
 )
-def test_fedreps_readings_are_those_of_a_slow_version(options: dict[str, Any], execution: Any) -> None:
-    method = FedRepAveraged(head_steps=3, base_steps=2, head_lr=0.02, base_lr=0.01, **options)
-    slow = Slow(tiny_network(), reset="optimizer_state" in options)
+def test_fedreps_readings_are_those_of_a_slow_version(variant: str, options: dict[str, Any], execution: Any) -> None:
+    kind = names.load(f"cafeme/variants/fedrep_averaged.py:{variant}") if variant else FedRepAveraged
+    method = kind(head_steps=3, base_steps=2, head_lr=0.02, base_lr=0.01, **options)
+    slow = Slow(tiny_network(), reset=variant == "AdamReset")
     base, head = (slow.network.layout.part(part) for part in ("base", "head"))
     w = slow.network.init(0).double()
     heads: dict[int, Tensor] = {}
     for cohort in rounds():
         sent = []
         for c in cohort:
-            u = torch.cat([w[base], heads.get(c, slow.network.init(0).double()[head])]) if "heads" in options else w
+            u = (
+                torch.cat([w[base], heads.get(c, slow.network.init(0).double()[head])])
+                if variant == "LocalHeads"
+                else w
+            )
             for name, where, steps, lr in (("head", head, 3, 0.02), ("base", base, 2, 0.01)):
                 gradients = [
                     lambda x, r=rows, u=u, where=where: slow.grad(torch.cat([u[: where.start], x, u[where.stop :]]), r)[
@@ -305,7 +315,7 @@ def test_fedreps_readings_are_those_of_a_slow_version(options: dict[str, Any], e
             heads[c] = u[head]
             sent.append(u)
         w = sum(sent) / len(sent)  # type: ignore[assignment]
-        if "heads" in options:
+        if variant == "LocalHeads":
             w = torch.cat([w[base], slow.network.init(0).double()[head]])
     slow.check(simulated(method, execution), w, head_first=options.get("head_first", 0))
 
@@ -330,15 +340,7 @@ def test_clusters_that_are_one_object_are_one_cluster() -> None:
 def test_what_changes_no_setting_is_the_same_run() -> None:
     """Options at their defaults are no part of an identity, so that all stored runs keep theirs."""
     silent = {
-        "cafeme": {
-            "optimizer_state": "kept",
-            "extra_gate": True,
-            "context": "batch",
-            "labels": False,
-            "disjoint": False,
-        },
-        "ditto": {"optimizer_state": "kept", "anchor": "current", "optimizer": None},
-        "fedrep-averaged": {"optimizer_state": "kept", "heads": "averaged", "head_first": 0},
+        "ditto": {"optimizer": None},
         "fedavg": {"steps": None},
     }
     for name, options in silent.items():
@@ -347,9 +349,7 @@ def test_what_changes_no_setting_is_the_same_run() -> None:
 
 
 def test_what_cannot_be_known_is_refused() -> None:
-    with pytest.raises(UsageError, match='labels need context="personalization"'):
-        CAFeMe(labels=True)
     b = Batch(torch.arange(5), torch.zeros(5, dtype=torch.int64))
     with pytest.raises(UsageError, match="a test set has no personalization batch"):
-        CAFeMe(context="personalization").predicting(b, None)
+        cafeme("KeptContext").predicting(b, None)
     assert CAFeMe().predicting(b, None) is b

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pflbench.methods.simplex import minimum
+from pflbench.methods.fedpac import minimum
 
 
 def problem(n: int, width: int, seed: int, scale: float = 1.0) -> np.ndarray:

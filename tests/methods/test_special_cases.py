@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from one_round import one_round
 from torch import Tensor, nn
 from torch.nn.utils import vector_to_parameters
 
@@ -36,7 +37,7 @@ from pflbench.models.mlp import perceptron
 from pflbench.models.network import Network
 from pflbench.optim import Adam
 from pflbench.spec import Finetune, Scoring
-from pflbench.testing import Case, tiny_federation, tiny_network, tiny_spec
+from pflbench.testing import tiny_federation, tiny_network, tiny_spec
 from pflbench.vector import Parameter
 
 NOW = Round(0)
@@ -69,7 +70,7 @@ def batches(rows: Sequence[Any]) -> Batches:
     return tuple(Batch(torch.from_numpy(r), torch.from_numpy(FEDERATION.labels[r])) for r in rows)
 
 
-def drawn(method: Method[Any, Any, Any]) -> list[Batches]:
+def drawn(method: Method) -> list[Batches]:
     taken, _ = support_streams(FEDERATION, tiny_spec())[CLIENT].draw(method.draws(Round(0)), 0)
     return [batches(rows) for rows in taken]
 
@@ -145,11 +146,11 @@ def test_per_fedavg_without_inner_step_is_sgd_on_the_second_draws_and_its_person
     (taken,) = redrawn(method.draws(Round(0)))
     upload, _ = method.client(f, w, (), taken, round=NOW)
     close(upload, sgd(f, w, taken[1::4], 0.1))
-    assert torch.equal(method.personalize(f, w, (), *redrawn(method.personal_draws()), round=NOW), w)
+    assert torch.equal(method.personal_model(f, w, (), *redrawn(method.personal_draws()), round=NOW), w)
 
 
 @pytest.mark.parametrize("method", [PerFedAvg(), FedAvg(), PFedMe(), FedProx()], ids=lambda m: type(m).__name__)
-def test_without_anything_that_makes_them_there_are_no_personal_models(method: Method[Any, Any, Any]) -> None:
+def test_without_anything_that_makes_them_there_are_no_personal_models(method: Method) -> None:
     with pytest.raises(UsageError, match=f"{type(method).__name__} has no personal models"):
         Simulation([tiny_spec(scoring=Scoring(stages=("personalized",)))], [FEDERATION], method, tiny_network()).run()
 
@@ -158,7 +159,7 @@ def test_ifcas_personal_model_is_the_one_that_it_deploys() -> None:
     method, f = IFCA(clusters=3), objective()
     server = torch.stack([start() + 0.1 * k for k in range(3)])
     (once,) = redrawn(method.personal_draws())
-    made = method.personalize(f, server, (), once, round=NOW)
+    made = method.personal_model(f, server, (), once, round=NOW)
     assert torch.equal(made, method.deploy(f, server, once))
 
 
@@ -167,7 +168,7 @@ def test_ifcas_personal_model_is_the_one_that_it_deploys() -> None:
     [FedAvg, FedProx, Scaffold, FedPer, FedRep, IFCA, PerFedAvg, PFedMe, Local],
     ids=lambda m: m.__name__,
 )
-def test_a_methods_own_batch_size_is_that_of_all_its_minibatches(method: Callable[..., Method[Any, Any, Any]]) -> None:
+def test_a_methods_own_batch_size_is_that_of_all_its_minibatches(method: Callable[..., Method]) -> None:
     for options in ({}, {"shared": "base"}) if method is IFCA else ({},):
         sizes = [take.batch for take in method(batch=4, **options).draws(Round(0)) if not take.whole]
         assert set(sizes[-1:]) == {4} and set(sizes[:-1]) <= ({None} if method is IFCA else {4})
@@ -182,7 +183,7 @@ def test_one_round_of_local_is_torchs_sgd(tiny_module: ModuleOf) -> None:
     sent, state = method.client(objective(), start() + 1, w, taken, round=NOW)  # it never sees the server's model
     close(state, torch_sgd(tiny_module(w), taken, lr=0.02, momentum=0.9))
     assert sent.shape == () and method.server(w, torch.ones(2), torch.ones(2) / 2, NOW) is w
-    assert method.personalize(objective(), w, state, round=NOW) is state
+    assert method.personal_model(objective(), w, state, round=NOW) is state
 
 
 def test_two_rounds_of_local_are_one_of_twice_the_epochs() -> None:
@@ -317,8 +318,9 @@ def test_scaffold_counts_real_steps_only() -> None:
     """A short client padded to a long one's steps has the control variate (x - y) / (K lr) of its own K."""
     method = Scaffold(epochs=2)
     for execution in ("loop", "vectorized"):
-        results, _ = Case(method).once(execution, FEDERATION, [6, 3])
-        for client, (upload, state) in zip((6, 3), results, strict=True):
+        results = one_round(method, execution)
+        for client in (6, 3):
+            upload, state = results[client]
             made = 2 * len(support_streams(FEDERATION, tiny_spec())[client].batches)
             torch.testing.assert_close(state, -upload.model / (made * method.lr), rtol=1e-9, atol=1e-12)
 
@@ -330,11 +332,13 @@ def test_ditto_without_pull_trains_its_personal_model_alone() -> None:
     method, f, w = Ditto(steps=4, personal_lr=0.1, lam=0.0), objective(), start()
     mine, shared = drawn(method)
     personal = start() + 0.1  # another place than the server's model
-    state = method.init_client(w, _New())._replace(personal=personal)
+    state = method.init_client(w, _New())._replace(v=personal)
     sent, after = method.client(f, w, state, mine, shared, round=NOW)
-    close(after.personal, sgd(f, personal, mine, 0.1))
-    assert method.personalize(f, w, after, round=NOW) is after.personal
-    assert method.local_model(sent, after) is after.personal and not torch.equal(after.personal, sent)
+    close(after.v, sgd(f, personal, mine, 0.1))
+    assert method.personal_model(f, w, after, round=NOW) is after.v
+    assert method.personal_model(None, None, after, round=Round(0), upload=sent) is after.v and not torch.equal(
+        after.v, sent
+    )
 
 
 def test_dittos_personal_model_never_touches_the_global_one() -> None:

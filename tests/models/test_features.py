@@ -85,7 +85,7 @@ def test_a_stacks_features_are_its_clients(name: str, stack: str) -> None:
     mask = torch.arange(3)[None] < torch.tensor(rows)[:, None]
     base = w[:, : net.layout.part("head").start]
     for pieces, real in (([w], mask), ([w], None), ([base], mask)):
-        stacked = net.stacked_represent(pieces, x, real, stack)
+        stacked = net.represent(pieces, x, mask=real, stack=stack)
         assert stacked.shape == (2, 3, net.width)
         for i, n in enumerate(rows):
             close(stacked[i, :n], net.represent([w[i]], x[i, :n]))
@@ -97,7 +97,7 @@ def test_gradients_through_a_stacks_features_are_its_clients(name: str, stack: s
     net = NETWORKS[name]
     w = torch.stack([weights(net, seed) for seed in range(2)]).requires_grad_()
     x = images(net, 2, 3)
-    (stacked,) = torch.autograd.grad(net.stacked_represent([w], x, None, stack).square().sum(), w)
+    (stacked,) = torch.autograd.grad(net.represent([w], x, mask=None, stack=stack).square().sum(), w)
     for i in range(2):
         alone = w[i].detach().requires_grad_()
         (single,) = torch.autograd.grad(net.represent([alone], x[i]).square().sum(), alone)
@@ -115,7 +115,7 @@ def test_a_head_of_several_layers_has_no_features(net: Network) -> None:
     with pytest.raises(UsageError, match="more than one linear layer"):
         net.represent([w], x)
     with pytest.raises(UsageError, match="more than one linear layer"):
-        net.stacked_represent([w[None]], x[None], None)
+        net.represent([w[None]], x[None], mask=None, stack="grouped")
 
 
 def test_a_network_is_its_features_and_a_linear_head() -> None:

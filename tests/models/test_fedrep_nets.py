@@ -90,7 +90,7 @@ def test_outputs_with_a_softmax_too_many(name: str) -> None:
     w, x = plain.init(0), torch.rand(4, *GREY)
     assert torch.equal(net.logits([w], x), plain.logits([w], x).softmax(-1))
     assert net.features is None and net.gradient is None
-    stacked = net.stacked_logits([torch.stack([w, w])], torch.stack([x, x]), None)
+    stacked = net.logits([torch.stack([w, w])], torch.stack([x, x]), stack="grouped")
     assert_same(stacked[1], net.logits([w], x), net.logits([nudged(w)], x))
 
 

@@ -230,7 +230,7 @@ def test_a_stack_of_contexts_is_its_clients(masked: bool, stack: str) -> None:
     w, x, mask = one_stack(net, (5, 3), 5)
     seen, y = images(net, 2, 4, seed=5), torch.tensor([[0, 1, 2, 0], [2, 2, 1, 0]])
     real = torch.tensor([[True] * 4, [True, True, False, False]]) if masked else None
-    stacked = net.stacked_logits([w], x, mask, stack, context=Context(seen, y, real))
+    stacked = net.logits([w], x, context=Context(seen, y, real), mask=mask, stack=stack)
     for i, (n, m) in enumerate(((5, 4), (3, 2 if masked else 4))):
         alone = net.logits([w[i]], x[i, :n], context=Context(seen[i, :m], y[i, :m]))
         torch.testing.assert_close(stacked[i, :n], alone, rtol=1e-9, atol=1e-9)
@@ -291,7 +291,7 @@ def one_stack(net: Network, rows: tuple[int, ...], batch: int) -> tuple[Tensor, 
 def test_a_stack_is_its_clients(name: str, stack: str) -> None:
     net = NETWORKS[name]
     w, x, _ = one_stack(net, (4, 4), 4)
-    stacked = net.stacked_logits([w], x, None, stack)
+    stacked = net.logits([w], x, mask=None, stack=stack)
     assert stacked.shape == (2, 4, net.classes)
     for i in range(2):
         torch.testing.assert_close(stacked[i], net.logits([w[i]], x[i]), rtol=1e-10, atol=1e-10)
@@ -302,7 +302,7 @@ def test_a_stack_is_its_clients(name: str, stack: str) -> None:
 def test_a_ragged_stack_is_its_clients(name: str, stack: str) -> None:
     net, rows = NETWORKS[name], (5, 3, 1)
     w, x, mask = one_stack(net, rows, 5)
-    stacked = net.stacked_logits([w], x, mask, stack)
+    stacked = net.logits([w], x, mask=mask, stack=stack)
     for i, n in enumerate(rows):
         torch.testing.assert_close(stacked[i, :n], net.logits([w[i]], x[i, :n]), rtol=1e-9, atol=1e-9)
 
@@ -313,7 +313,7 @@ def test_padded_rows_never_reach_real_ones(name: str, stack: str) -> None:
     net, rows = NETWORKS[name], (5, 2)
     w, x, mask = one_stack(net, rows, 5)
     other = torch.where(mask[:, :, None, None, None], x, 1 - x)
-    a, b = net.stacked_logits([w], x, mask, stack), net.stacked_logits([w], other, mask, stack)
+    a, b = net.logits([w], x, mask=mask, stack=stack), net.logits([w], other, mask=mask, stack=stack)
     assert torch.equal(a[mask], b[mask])
 
 
@@ -348,7 +348,7 @@ def test_one_row_batches_work_and_have_equal_gradients(name: str, stack: str) ->
     w, x, _ = one_stack(net, (1, 1), 1)
     labels = torch.tensor([[1], [0]])
     w.requires_grad_()
-    loss = F.cross_entropy(net.stacked_logits([w], x, None, stack).flatten(0, 1), labels.flatten(), reduction="sum")
+    loss = F.cross_entropy(net.logits([w], x, mask=None, stack=stack).flatten(0, 1), labels.flatten(), reduction="sum")
     (stacked,) = torch.autograd.grad(loss, w)
     for i in range(2):
         alone = w[i].detach().requires_grad_()

@@ -47,8 +47,8 @@ def test_it_is_drawn_from_the_command_line(tmp_path: Path, capsys: pytest.Captur
 @pytest.mark.data
 def test_figure_6_is_the_sheets() -> None:
     """RMNIST by shards: 600 images each, and few clients with one or three classes (CAFeMe, authors' code)."""
-    if missing := MNIST().missing(data_root()):
-        pytest.skip(f"missing: {', '.join(missing)}")
+    if not (status := MNIST().status(data_root())).startswith("ready"):
+        pytest.skip(status)
     for seed in range(5):
         held = look("cafeme-table1", "rmnist-shards", seed=seed).holdings
         counts = held.support + held.query

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +9,6 @@ import pytest
 from pflbench.errors import UsageError
 from pflbench.report.figures.each_client import distributions
 from pflbench.report.figures.panels import to_csv
-from pflbench.report.figures.parts import meta_learned
 from pflbench.report.figures.pictures import foot_of, picture
 from pflbench.report.reading import Shelf
 from pflbench.store import Store
@@ -61,21 +58,3 @@ def test_one_score_for_all_is_no_distribution(personal: Personal, store: Store) 
     note = "Left out, as one score on the whole test set is no client's: FedAvg, Ours in A 2 Clients GM."
     assert note in drawing.notes
     assert [len(s.points) for s in drawing.panels[0].series] == [4, 4]
-
-
-def test_models_that_are_learned_to_be_adapted_are_known(build: Build, tmp_path: Path) -> None:
-    """By what the class says, be it a built-in one, one that inherits it, or one that says nothing."""
-    mine = tmp_path / "mine.py"
-    mine.write_text(
-        "from pflbench.methods.cafeme import CAFeMe\nfrom pflbench.methods.fedavg import FedAvg\n"
-        "class Meta(CAFeMe):\n    pass\nclass Plain(FedAvg):\n    pass\n",
-        encoding="utf-8",
-    )
-    expected = {"fedavg": False, "cafeme": True, "per-fedavg": True, "ditto": False, "mine.py:Meta": True}
-    for name, meta in {**expected, "mine.py:Plain": False}.items():
-        table = build.table(seeds=1)
-        spec = build.spec(0)
-        spec = spec.model_copy(update={"method": spec.method.model_copy(update={"name": name})})
-        places = {spec.id: {"methods": f"{tmp_path}/{name}"}} if name.startswith("mine") else {}
-        cells = [replace(cell, runs=(spec,)) for cell in table.cells]
-        assert {cell.stage: meta_learned(cell, places) for cell in cells} == {"global": False, "finetuned": meta}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pflbench.engine.costs import SECOND
+from pflbench.engine.objective import SECOND
 from pflbench.report.figures.make import draw_runs
 from pflbench.report.figures.panels import Point, to_csv
 from pflbench.report.figures.pictures import picture

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from pflbench.running.allocator import limited, tidy, tune_allocator
+from pflbench.engine.client_map import out_of_memory
+from pflbench.running.allocator import in_use, limited, tidy, tune_allocator
 
 CPU = torch.device("cpu")
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the allocator is tuned on Linux only")
@@ -173,8 +174,6 @@ def test_a_limit_holds_inside_and_ends(raises: bool) -> None:
 
 @linux
 def test_above_the_limit_allocations_fail_as_for_want_of_memory() -> None:
-    from pflbench.engine.memory import in_use, out_of_memory
-
     gigabyte = 1 << 30
     with limited(in_use(CPU) + gigabyte // 4, CPU), pytest.raises(RuntimeError) as raised:
         torch.empty(gigabyte, dtype=torch.uint8)

@@ -330,9 +330,9 @@ def test_older_models_stay_until_the_new_ones_are_there(tmp_path: Path, monkeypa
 @pytest.mark.parametrize("stage", ["a/b", "{outside}/x", "..", "x" * 300])
 def test_a_stage_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
     """A method of one's own may return models of stages that are no names of files."""
-    personalize, stage = Ditto.personalize, stage.format(outside=tmp_path / "results")
+    personal, stage = Ditto.personal_model, stage.format(outside=tmp_path / "results")
     monkeypatch.setattr(
-        Ditto, "personalize", lambda *args, **how: {"personalized": (w := personalize(*args, **how)), stage: w + 1}
+        Ditto, "personal_model", lambda *args, **how: {"personalized": (w := personal(*args, **how)), stage: w + 1}
     )
     one = spec("ditto", PERSONAL)
     run_task(Task((one,)), place(tmp_path))

@@ -137,14 +137,14 @@ import json, sys
 from pathlib import Path
 import torch
 from test_local import quick
-from pflbench.engine import memory
+from pflbench.running.allocator import in_use
 from pflbench.running.task import Environment, run_task
 from pflbench.store import Store
 
 torch.set_num_threads(1)
 folder, execution, more = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 run_task(quick(1), Environment(folder / "before", folder))
-limit = memory.in_use(torch.device("cpu")) + (more << 20)
+limit = in_use(torch.device("cpu")) + (more << 20)
 (done,) = run_task(quick(), Environment(folder / "limited", folder, execution=execution, memory_limit=limit))
 print(json.dumps([done.status, done.message, len(Store(folder / "limited").list())]))
 """

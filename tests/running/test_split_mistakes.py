@@ -50,11 +50,23 @@ hyper = { epochs = 1 }
 CLIENTS = [{"train": rows[:8], "test": rows[8:]} for rows in np.arange(40).reshape(4, 10).tolist()]
 MISTAKES: dict[str, tuple[Any, str, str]] = {
     "too few clients": (CLIENTS[:3], '"partition"', "has 3 clients and the suite 4: write clients = 3"),
-    "a row that is missing": ([*CLIENTS[:3], {"train": [999], "test": [39]}], '"partition"', "client 3 has row 999"),
-    "a row twice": ([*CLIENTS[:3], {"train": [30, 1], "test": [39]}], '"partition"', "client 0 trains on row 1"),
+    "a row that is missing": (
+        [*CLIENTS[:3], {"train": [999], "test": [39]}],
+        '"partition"',
+        "rows of client 3 are not integers in 0..39",
+    ),
+    "a row twice": (
+        [*CLIENTS[:3], {"train": [30, 1], "test": [39]}],
+        '"partition"',
+        "trains on row 1, and it occurs a second time",
+    ),
     "another query": (CLIENTS, "0.5", 'write query = "partition"'),
-    "a test row that trains": ([*CLIENTS[:3], {"train": [30], "test": [30]}], '"partition"', "client 3 a row twice"),
-    "no list": ({"a": 1}, '"partition"', "is not a list of clients"),
+    "a test row that trains": (
+        [*CLIENTS[:3], {"train": [30], "test": [30]}],
+        '"partition"',
+        "trains on row 30, and it occurs a second time",
+    ),
+    "no list": ({"a": 1}, '"partition"', "is no split: the file"),
 }
 
 
@@ -69,7 +81,7 @@ def no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
 def lab(folder: Path, split: Any, query: str) -> str:
     random = np.random.default_rng(0)
     x, y = random.integers(256, size=(40, 8, 8), dtype=np.uint8), np.arange(40, dtype=np.int64) % 2
-    np.savez(folder / "mine.npz", images=x, labels=y)
+    np.savez(folder / "mine.npz", train_images=x, train_labels=y)
     (folder / "split.json").write_text(json.dumps(split))
     (folder / "split.toml").write_text(SUITE.replace("QUERY", query))
     return str(folder / "split.toml")

@@ -143,12 +143,12 @@ def test_a_file_that_changed_since_is_refused(tmp_path: Path) -> None:
 
 def test_a_pool_that_was_read_meanwhile_is_not_taken_for_another(tmp_path: Path) -> None:
     file, places = tmp_path / "mine.npz", {"datasets.file": str(tmp_path / "mine.npz")}
-    np.savez(file, images=np.zeros((40, 4, 4), dtype=np.uint8), labels=np.arange(40) % 2)
+    np.savez(file, train_images=np.zeros((40, 4, 4), dtype=np.uint8), train_labels=np.arange(40) % 2)
     data, black = Named(name="arrays", options={"file": "mine.npz"}), file.read_bytes()
     read = content.of_dataset(build.dataset(data, places), tmp_path, 0)
     division = Named(name="dirichlet-equal", options={"alpha": 1.0})
     planned = spec(dataset=data.model_copy(update={"content": read}), partition=division, clients=2, training_clients=2)
-    np.savez(file, images=np.full((40, 4, 4), 255, dtype=np.uint8), labels=np.arange(40) % 2)
+    np.savez(file, train_images=np.full((40, 4, 4), 255, dtype=np.uint8), train_labels=np.arange(40) % 2)
     with pytest.raises(UsageError, match="changed while the suite was running"):
         build.federation(planned, tmp_path, places)
     file.write_bytes(black)
@@ -352,13 +352,13 @@ class Foo(Method):
     [
         ("return new.part('heart')", "return server, state", "This network has no part 'heart'"),
         ("raise ValueError('no init')", "return server, state", "ValueError: no init ("),
-        ("return new(0)", "server", "client() must return (upload, new client state), not None (is a return missing?)"),
-        ("return new(0)", "return server", "client() must return (upload, new client state), not a tensor of shape"),
-        ("return new(0)", "return None, state", "client() must return an upload of tensors, not None"),
-        ("return new(0)", "return server, None", "client() must return a client state of tensors, not None"),
-        ("return new(0)", "return server.float(), state", "client() must return an upload like the server's state"),
-        ("return new(0)", "return server[:5], state", "client() must return an upload like the server's state"),
-        ("new(0)", "return server, state", "init() must return the server's state of tensors, not None"),
+        ("return new(0)", "server", "Foo.client()"),
+        ("return new(0)", "return server", "Foo.client()"),
+        ("return new(0)", "return None, state", "the upload of client() is None"),
+        ("return new(0)", "return server, None", "the state of client() is None"),
+        ("return new(0)", "return server.float(), state", "the upload of client() is float32"),
+        ("return new(0)", "return server[:5], state", "the upload of client() is float64[5]"),
+        ("new(0)", "return server, state", "the state of init() is None"),
     ],
 )
 def test_what_is_wrong_with_a_method_is_said_in_its_own_terms(

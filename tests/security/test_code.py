@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from attack_kit import Cli, Lab, result
 
-from pflbench import catalog, names, trust
+from pflbench import names, trust
 from pflbench.errors import UsageError
 from pflbench.spec import MethodSpec, RunSpec
 from pflbench.store import Store
@@ -150,19 +150,6 @@ def test_a_suites_code_is_imported_to_train_it_and_not_to_read_it(lab: Lab, cli:
     for name in ("page", "csv", "fairness", "list of a suite", "scores", "compare", "cite"):
         said = cli(*(one.replace("tiny.toml", "own.toml") for one in READING[name]))
         assert said.code == 0 and not lab.mark.exists(), (name, said.err)
-
-
-def test_a_method_is_read_from_the_source_that_its_run_stored(lab: Lab) -> None:
-    source = (
-        "import os\nos.mkdir('attacked')\nfrom dataclasses import dataclass\n"
-        "from pflbench.methods.fedavg import FedAvg\n\n@dataclass(frozen=True)\nclass Mine(FedAvg):\n"
-        "    extra: float = 0.5\n    '''More of it.'''\n"
-    )
-    info = catalog.of_source("mine.py:Mine", "abc", source)
-    assert info is not None and not lab.mark.exists()
-    assert info.fields["extra"].doc == "More of it." and info.stages.global_model == "trained" and "lr" in info.fields
-    for odd in ("class Mine(", "x" * 10, "(" * 100_000, source.replace("0.5", "1 + 1"), "class Mine(Other): ..."):
-        assert catalog.of_source("mine.py:Mine", "abc", odd) is None
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pflbench.errors import UsageError
 from pflbench.suite.cells import Expansion
 from pflbench.suite.document import Suite, parse
 from pflbench.suite.expand import expand
+from pflbench.suite.user_supplied import UserSupplied
 from pflbench.units import parse_seeds
 
 from .samples import raw
@@ -26,12 +28,19 @@ PRINTED = {
     "Per-FedAvg": [(88.41, 2.06), (71.04, 1.91), (83.86, 1.74), (74.57, 3.12)],
     "CAFeMe": [(90.66, 0.66), (74.97, 1.67), (98.82, 0.11), (94.31, 1.00)],
 }
-FEDFOO = "@dataclass(frozen=True)\nclass FedFoo(Method[P, S, U]):\n    lr: float = 0.5\n"
+FEDFOO = """
+from dataclasses import dataclass
+from pflbench.methods.base import Method, hyper
+
+@dataclass(frozen=True)
+class FedFoo(Method):
+    lr: float = hyper(0.5, "Learning rate.")
+"""
 
 
 @pytest.fixture(scope="module")
 def table1() -> Suite:
-    return load("cafeme-table1")
+    return replace(load("cafeme-table1"), supplied=UserSupplied(imports=True))
 
 
 def tiny(table: dict[str, Any] | None = None) -> Suite:
@@ -240,7 +249,7 @@ def test_a_users_method_is_a_row_of_its_own(table1: Suite, tmp_path: Path, monke
 
 def test_moving_the_file_keeps_the_run_and_editing_it_makes_another(table1: Suite, tmp_path: Path) -> None:
     found = []
-    for folder, source in (("a", FEDFOO), ("b", FEDFOO), ("c", FEDFOO + "\n# edited\n")):
+    for folder, source in (("a", FEDFOO), ("b", FEDFOO), ("c", FEDFOO + "\nedited = True\n")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "fedfoo.py").write_text(source)
         found.append(ids(expand(table1, methods=[f"{tmp_path}/{folder}/fedfoo.py:FedFoo"])))

@@ -6,7 +6,7 @@ import pytest
 from shipped import load
 
 from pflbench import names
-from pflbench.engine import costs
+from pflbench.engine import objective
 from pflbench.engine.simulate import Simulation
 from pflbench.running.build import construct
 from pflbench.spec import RunSpec, Scoring
@@ -50,16 +50,15 @@ def gradients(run: RunSpec, rows: int, free_heads: bool = True) -> float:
     `free_heads`: so are those of heads on features that are computed once. Else images are augmented, so that none are.
     """
     keys = ("batch", "batches", "tail")
-    same = {"scoring": Scoring(), "augment": "none" if free_heads else "crop-flip"} | {
+    same = {"scoring": Scoring(), "cohort": 1, "augment": "none" if free_heads else "crop-flip"} | {
         key: getattr(run, key) for key in keys
     }
     spec = tiny_spec(rounds=100 if run.method.name == "l2gd" else 1).model_copy(update=same)
     method = construct(names.locate("methods", run.method.name), run.method.hyper)
     federation = tiny_federation(0, (4 * rows // 3,) * 8)
     assert len(federation.support[0]) == rows
-    (found,) = Simulation(
-        [spec], [federation], method, tiny_network() if run.model in ("cnn2", "cnn3") else tiny_features()
-    ).count()
+    network = tiny_network() if run.model in ("cnn2", "cnn3") else tiny_features()
+    found = Simulation([spec], [federation], method, network).run()[0].costs
     return found.get("client_gradients_most", found["client_gradients"])
 
 
@@ -81,7 +80,7 @@ def unit(run: RunSpec, rows: int) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_every_row_has_the_budget_of_the_tables_own_method(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(costs, "FORWARD", 0.0)
+    monkeypatch.setattr(objective, "FORWARD", 0.0)
     suite = load(name)
     chosen = [column.id for column in suite.document().column if column.id not in ALIKE]
     cells = [cell for cell in expand(suite, seeds=[47], columns=chosen).cells if cell.row.id not in NOT_COUNTED]

@@ -358,3 +358,16 @@ def test_a_guest_is_scored_as_the_rows_are_that_were_taken_over(tmp_path: Path) 
     suite = load(write(tmp_path / "child.toml", child(row=rows)))
     guest, kept = expand(suite, methods=["fedprox"]), expand(suite)
     assert {run.setting() for run in guest.runs} == {run.setting() for run in kept.runs}
+
+
+def test_a_variant_takes_what_the_tables_say_of_its_built_in_method() -> None:
+    """Values, fine-tuning, remarks, and what it inherits through `like`."""
+    table = expand(load("cafeme-readings"), profile="smoke", rows=["cafeme", "cafeme-disjoint"])
+    runs: dict[str, list[Any]] = {}
+    for run in table.runs:
+        runs.setdefault(run.method.name, []).append(run)
+    assert list(runs) == ["cafeme", "cafeme/variants/cafeme.py:Disjoint"]
+    built_in, variant = runs.values()
+    assert built_in[0].method.hyper == variant[0].method.hyper
+    assert [one.setting() for one in built_in] == [one.setting() for one in variant]
+    assert [one.scoring for one in built_in] == [one.scoring for one in variant]

@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pflbench.catalog import UNREAD
 from pflbench.errors import UsageError
+from pflbench.package import benchmarks
 from pflbench.suite.expand import expand
-from pflbench.suite.load import available, find, folder, load, read_toml, requested_table
+from pflbench.suite.load import available, find, load, read_toml, requested_table
 from pflbench.suite.user_supplied import UserSupplied
 
 from .samples import raw, staged, suites, write
@@ -65,11 +67,11 @@ def test_folder_in_a_wheel_and_in_a_checkout(tmp_path: Path) -> None:
     package = tmp_path / "pflbench"
     package.mkdir()
     (tmp_path / "benchmarks").mkdir()  # next to an installed package: somebody else's
-    assert folder(package) == package / "benchmarks"
+    assert benchmarks(package) == package / "benchmarks"
     (tmp_path / "pyproject.toml").touch()
-    assert folder(package) == tmp_path / "benchmarks"
+    assert benchmarks(package) == tmp_path / "benchmarks"
     (package / "benchmarks").mkdir()
-    assert folder(package) == package / "benchmarks"
+    assert benchmarks(package) == package / "benchmarks"
 
 
 def test_broken_toml_names_file_and_line(tmp_path: Path) -> None:
@@ -186,21 +188,26 @@ def test_names_and_values_are_checked(
         place = place[key]
     place[path[-1]] = value
     with pytest.raises(UsageError) as caught:
-        load(write(tmp_path / "s.toml", table))
+        load(write(tmp_path / "s.toml", table), UserSupplied(imports=True))
     assert f"s.toml: {expected}" in str(caught.value)
 
 
 def test_a_method_file_is_found_beside_the_suite(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text("@dataclass\nclass Mine(Method):\n    lr: float = 1.0\n")
+    (tmp_path / "mine.py").write_text(
+        "from dataclasses import dataclass\nfrom pflbench.methods.base import Method\n\n"
+        "@dataclass(frozen=True)\nclass Mine(Method):\n    lr: float = 1.0\n"
+    )
     table = raw()
     table["row"][2] = {"id": "mine", "title": "Mine", "method": "mine.py:Mine", "stage": "global"}
     for column in table["column"]:
         del column["finetune"]["cafeme"]
     table["hyper"]["mine.py:Mine"] = {"lr": 2}
-    expansion = expand(load(write(tmp_path / "s.toml", table)), rows=["mine"])
+    expansion = expand(load(write(tmp_path / "s.toml", table), UserSupplied(imports=True)), rows=["mine"])
     (run, *_) = expansion.runs
     assert (run.method.name, run.method.hyper) == ("mine.py:Mine", {"lr": 2.0})
     assert expansion.locations[run.id] == {"methods": f"{tmp_path / 'mine.py'}:Mine"}
+    (unread, *_) = expand(load(str(tmp_path / "s.toml")), rows=["mine"]).runs
+    assert (unread.method.version, unread.method.hyper) == (UNREAD, {"lr": 2})
 
 
 def test_suites_and_schemas_leave_torch_alone() -> None:

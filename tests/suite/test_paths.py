@@ -127,7 +127,7 @@ def test_an_edited_file_of_a_built_in_dataset_makes_new_runs_and_is_told(tmp_pat
     ids, runs = [], []
     for value in (0, 1, 0):
         images = np.full((40, 6, 6), value, dtype=np.uint8)
-        np.savez(tmp_path / "mine.npz", images=images, labels=np.arange(40) % 4)
+        np.savez(tmp_path / "mine.npz", train_images=images, train_labels=np.arange(40) % 4)
         file = tmp_path / "s.toml"
         file.write_text(
             SUITE.replace('"lab.py:Some", file = "GIVEN"', '"arrays", file = "mine.npz"').replace("cnn2", "mlp"),

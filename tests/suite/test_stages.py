@@ -28,8 +28,7 @@ MINE = """
 class Mine(Method):
     lr: float = 1.0
 
-    def personalize(self, f, server, state, *batches, round): ...
-    def local_model(self, upload, state): ...
+    def personal_model(self, f, server, state, *batches, round, upload=None): ...
 """
 
 

@@ -25,7 +25,8 @@ from results_table import PICTURES, pictures, pictures_page
 from suite_pages import REPOSITORY, suite_pages
 
 from pflbench.names import BUILT_IN, split_reference
-from pflbench.suite.load import available, folder
+from pflbench.package import benchmarks
+from pflbench.suite.load import available
 
 PAPERS = {"cafeme": "CAFeMe", "fedec": "FedEC", "pfedvem": "pFedVEM", "pfllib": "PFLlib", "meta": "Meta-learning"}
 """Headings of the suites in the navigation, by the first word of their names."""
@@ -41,7 +42,8 @@ def generated() -> Mapping[str, str]:
 def made_from() -> dict[str, str]:
     """Generated pages by the file of the repository that they are made from; both paths from the repository's top."""
     suites = {
-        f"benchmarks/{path.relative_to(folder()).as_posix()}": f"suites/{name}" for name, path in available().items()
+        f"benchmarks/{path.relative_to(benchmarks()).as_posix()}": f"suites/{name}"
+        for name, path in available().items()
     }
     methods = {
         f"{split_reference(reference)[0].replace('.', '/')}.py": f"methods/{name}"

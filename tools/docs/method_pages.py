@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import ast
+import inspect
+import textwrap
 from collections import defaultdict
 from collections.abc import Sequence
 
 from suite_pages import HEADS, REPOSITORY, line, results_of
 
 from pflbench import names
-from pflbench.classes import lineage
 from pflbench.report.methods import describe_method
 from pflbench.suite.load import available
 
-SHOWN = ("draws", "init", "init_client", "client", "server", "local_model", "personal_draws", "personalize")
+SHOWN = ("draws", "init", "init_client", "client", "server", "personal_draws", "personal_model")
 """The functions that make up the algorithm, in the order of a page."""
 
 
@@ -33,17 +33,18 @@ def method_pages() -> dict[str, str]:
 def page(name: str, results: Sequence[str]) -> str:
     """Page of one method; `results` are lines of `compared`."""
     found = describe_method(name)
-    module, attribute = names.split_reference(found.info.reference)
+    module, _ = names.split_reference(found.info.reference)
     source = f"pflbench/{'/'.join(module.split('.')[1:])}.py"
     link = f"[`{source}`]({REPOSITORY}{source})"
     parts = [f"# {name}", f"For users of `{name}`: {found.info.doc}", f"{found.citation} Source: {link}."]
     parts += [f"Stages that a table can show: {', '.join(f'`{stage}`' for stage in found.stages)}."]
-    parts += ["## Algorithm", algorithm(f"{module}:{attribute}")]
+    cls = names.load(found.info.reference)
+    parts += ["## Algorithm", algorithm(cls)]
     for listed in found.departures:
         parts += [f"## Departures {listed.scope}".rstrip(), "\n".join(listed.items)]
     if found.special_cases:
         parts += ["## Special cases", found.special_cases[0].upper() + found.special_cases[1:]]
-    declared = declarations(f"{module}:{attribute}")
+    declared = declarations(cls)
     rows = [
         f"| `{h.name}` | {h.default} | {h.allowed} | {h.meaning} | {declared[h.name]} |" for h in found.hyperparameters
     ]
@@ -56,27 +57,23 @@ def page(name: str, results: Sequence[str]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def algorithm(reference: str) -> str:
+def algorithm(cls: type) -> str:
     """Source of the method's functions, from its own file or from those of its bases."""
     chosen: dict[str, str] = {}
-    for one in lineage(reference) or ():
-        text = names.source_file(one.reference).read_text(encoding="utf-8")
-        if one.module == "pflbench.methods.base":
-            continue
-        for item in one.node.body:
-            if isinstance(item, ast.FunctionDef) and item.name in SHOWN and item.name not in chosen:
-                code = ast.get_source_segment(text, item, padded=True) or ""
-                chosen[item.name] = "\n".join(line[4:] for line in code.splitlines())
+    for one in cls.__mro__:
+        if one.__module__ not in ("pflbench.methods.base", "builtins", "typing"):
+            for name in SHOWN:
+                if name in vars(one) and name not in chosen:
+                    chosen[name] = textwrap.dedent(inspect.getsource(vars(one)[name])).rstrip()
     return "```python\n" + "\n\n\n".join(chosen[name] for name in SHOWN if name in chosen) + "\n```"
 
 
-def declarations(reference: str) -> dict[str, str]:
+def declarations(cls: type) -> dict[str, str]:
     """Links to the classes that declare a method's hyperparameters, by name: itself, or a base."""
     found: dict[str, str] = {}
-    for one in lineage(reference) or ():
-        module, attribute = names.split_reference(one.reference)
-        link = f"[`{attribute}`](../../{'/'.join(module.split('.'))}.py)"
-        found |= {ast.unparse(node.target): link for node in one.node.body if isinstance(node, ast.AnnAssign)} | found
+    for one in cls.__mro__:
+        link = f"[`{one.__name__}`](../../{'/'.join(one.__module__.split('.'))}.py)"
+        found |= dict.fromkeys(inspect.get_annotations(one), link) | found
     return found
 
 

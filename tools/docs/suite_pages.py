@@ -13,6 +13,7 @@ import pflbench as pb
 from pflbench import names
 from pflbench.catalog import describe
 from pflbench.errors import UsageError
+from pflbench.package import benchmarks
 from pflbench.report.explain import Setting, hyperparameters, shared_settings
 from pflbench.report.explain_text import SOURCES
 from pflbench.report.reading import readable
@@ -21,7 +22,7 @@ from pflbench.store import Store, Stored
 from pflbench.suite.cells import Expansion, TableRow
 from pflbench.suite.document import Suite
 from pflbench.suite.expand import expand
-from pflbench.suite.load import available, folder, load
+from pflbench.suite.load import available, load
 from pflbench.suite.sources import KNOWN
 from pflbench.units import duration, seed_text
 
@@ -90,7 +91,7 @@ class About:
         if (ROOT / "docs" / "papers" / f"{of}.md").exists():
             title = document.suite.title.partition(",")[0]
             about += f" of [{title}](../papers/{of}.md)" + (f" ({paper})" if paper != "none" else "")
-        file = self.suite.path.relative_to(folder()).as_posix()
+        file = self.suite.path.relative_to(benchmarks()).as_posix()
         about += f". The page is made from [the suite's file]({REPOSITORY}benchmarks/{file})"
         base = document.suite.extends
         if base is not None:

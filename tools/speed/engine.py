@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
@@ -80,7 +79,7 @@ def simulation(
     *,
     seeds: range = range(1),
     precision: str = "fp32",
-    method: Method[Any, Any, Any] | None = None,
+    method: Method | None = None,
 ) -> Simulation:
     """These seeds as one group."""
     specs = [spec(work, name, seed, precision) for seed in seeds]

@@ -21,11 +21,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from pflbench.names import BUILT_IN
+from pflbench.catalog import describe
 from pflbench.result import Metric, RunResult, Score
 from pflbench.selection import selection
 from pflbench.spec import RunSpec
-from pflbench.stages import canonical, of_reference, of_run
+from pflbench.stages import canonical, of_run
 from pflbench.store import Store, Stored, runfile, schema
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
@@ -98,7 +98,7 @@ def moments(run: RunSpec) -> Iterator[tuple[str, int, int, int]]:
     lasts = range(run.rounds - rule.last + 1, run.rounds + 1)
     curve = sorted({*lasts, *(max(1, run.rounds * part // CURVE) for part in range(1, CURVE + 1))})
     curved = random.Random(run.group()).randrange(CURVED) == 0
-    there = of_run(run, of_reference(BUILT_IN["methods"][run.method.name]))
+    there = of_run(run, describe(run.method.name).stages)
     for stage in (one for one in there if set(canonical([one])) <= set(rule.stages)):
         steps = rule.finetune.steps if stage == "finetuned" and rule.finetune else 0
         on_test = stage == "global" and rule.global_on == "test-set" and not run.validation

@@ -1,16 +1,13 @@
 """A method."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pflbench.methods.base import Batches, Draw, Method, Objective, Round, steps
-from pflbench.typing import Params
+from pflbench.methods.base import SGD, Draw, Method, train
 
 
 @dataclass(frozen=True)
-class LocalSGD(Method[Params, tuple[()], Params]):
+class LocalSGD(Method):
     """A few local SGD steps, then a mean."""
 
     version: ClassVar[int] = 1
@@ -19,11 +16,8 @@ class LocalSGD(Method[Params, tuple[()], Params]):
     lr: float = 0.1
     """Local learning rate."""
 
-    def draws(self, round: Round) -> tuple[Draw, ...]:
+    def draws(self, round):
         return (Draw(steps=self.count),)
 
-    def client(
-        self, f: Objective, server: Params, state: tuple[()], *taken: Batches, round: Round
-    ) -> tuple[Params, tuple[()]]:
-        (batches,) = taken
-        return steps(lambda w, b: w - self.lr * f.grad(w, b), server, batches), state
+    def client(self, f, server, state, batches, *, round):
+        return train(f.grad, server, batches, SGD(self.lr))[0], state

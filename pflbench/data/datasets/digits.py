@@ -15,11 +15,10 @@ from pflbench.data.datasets.groups import rotated
 from pflbench.data.prepared import prepared
 from pflbench.data.source import Source, content_hash
 from pflbench.errors import UsageError
+from pflbench.hyper import hyper
 from pflbench.rng import stream
 
 _COUNT = 1797
-FEWEST = 174
-"""Images of the rarest digit."""
 
 
 class Bundled:
@@ -42,37 +41,26 @@ class Bundled:
 class Digits(Bundled):
     """1,797 handwritten 8x8 digits, resized; bundled with scikit-learn, needs no files.
 
-    Attributes:
-        channels: How often the gray channel is repeated.
-        size: Height and width, in pixels.
-        test: So many images become the test split, the same for every seed; None: there is none.
-        coarse: Whether labels are pairs of digits: five superclasses, `kind` being the digit. Stands in for CIFAR-100
-            and SUN397.
-        sources: Into how many sources the images are dealt at random, the same for every seed; `kind` is
-            10 * source + digit. Stands in for Digit-Five.
-        writers: To how many writers the images are dealt at random, to some more than to others, the same for every
-            seed; `kind` is the writer. Stands in for FEMNIST.
+    Test rows, sources and writers are the same for every seed. Of `coarse`, `sources` and `writers`, which define the
+    kinds, a dataset has one.
     """
 
-    channels: int = 1
-    size: int = 28
-    test: int | None = None
-    coarse: bool | None = None
-    sources: int | None = None
-    writers: int | None = None
+    channels: int = hyper(1, "Copies of the gray channel.", least=1)
+    size: int = hyper(28, "Height and width, in pixels.", least=1)
+    test: int | None = hyper(None, "Images of the test split.", least=1, below=1797)
+    coarse: bool | None = hyper(
+        None, "Labels are five pairs of digits, kinds the digits: in place of CIFAR-100 and SUN397."
+    )
+    sources: int | None = hyper(
+        None, "Sources with random images, kinds 10 * source + digit: in place of Digit-Five.", least=1, most=1797
+    )
+    writers: int | None = hyper(
+        None, "Writers with unequal numbers of random images, as kinds: in place of FEMNIST.", least=1, most=1797
+    )
 
     def __post_init__(self) -> None:
-        if self.channels < 1 or self.size < 1:
-            raise UsageError(f"Digits: channels = {self.channels} and size = {self.size} must be positive.")
-        if self.test is not None and not 0 < self.test < _COUNT:
-            raise UsageError(f"Digits: test = {self.test} must lie in 1..{_COUNT - 1}.")
-        if self.sources is not None and not 0 < self.sources <= _COUNT:
-            raise UsageError(f"Digits: sources = {self.sources} must lie in 1..{_COUNT}.")
-        if self.writers is not None and not 0 < self.writers <= _COUNT:
-            raise UsageError(f"Digits: writers = {self.writers} must lie in 1..{_COUNT}.")
-        says = {"coarse": self.coarse, "sources": self.sources is not None, "writers": self.writers is not None}
-        if len(both := [name for name, chosen in says.items() if chosen]) > 1:
-            raise UsageError(f"Digits: {' and '.join(both)} exclude each other, as each says what a kind is.")
+        if sum([bool(self.coarse), self.sources is not None, self.writers is not None]) > 1:
+            raise UsageError("Digits: coarse, sources and writers exclude each other: set one of them.")
 
     seeded: ClassVar[bool] = False
 
@@ -97,7 +85,7 @@ class Digits(Bundled):
         from torch.nn.functional import interpolate
 
         original, digits = _bundled()
-        found = content_hash(original, digits)
+        hash = content_hash(original, digits)
         if self.test is not None:
             order = stream(0, "digits", "test").permutation(_COUNT)
             original, digits = original[order], digits[order]
@@ -115,15 +103,15 @@ class Digits(Bundled):
             digits // 2 if self.coarse else digits,
             kind,
             self.classes,
-            found,
+            hash,
             test=self.test or 0,
         )
 
 
 def _files() -> list[Path]:
     """scikit-learn's file of the digits, found without importing it (seconds); none if it lies elsewhere."""
-    found = find_spec("sklearn")
-    path = Path(found.origin or "").parent / "datasets" / "data" / "digits.csv.gz" if found else Path()
+    spec = find_spec("sklearn")
+    path = Path(spec.origin or "").parent / "datasets" / "data" / "digits.csv.gz" if spec else Path()
     return [path] if path.is_file() else []
 
 
@@ -153,9 +141,9 @@ def _written(writers: int) -> npt.NDArray[np.int64]:
 class RotatedDigits(Bundled):
     """The bundled digits in rotation groups, as RMNIST has them: group g is turned by g * degrees."""
 
-    size: int = 28
-    rotations: int = 10
-    degrees: float = 20.0
+    size: int = hyper(28, "Height and width, in pixels.", least=1)
+    rotations: int = hyper(10, "Rotation groups.", least=1)
+    degrees: float = hyper(20.0, "Angle between two groups, counter-clockwise.")
 
     seeded: ClassVar[bool] = True
     examples: ClassVar = Digits().examples

@@ -6,7 +6,6 @@ A task has some classes of a source, numbered at random (CAFeMe, Table 2, Fig. 5
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -14,13 +13,14 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.data.datasets.digits import FEWEST, Bundled, Digits
+from pflbench.data.datasets.digits import Bundled, Digits
 from pflbench.data.datasets.image_sources import SIDE, SOURCES, ByClass, ImageSource
 from pflbench.data.partition import Rows
 from pflbench.data.prepared import prepared
 from pflbench.data.published import SeveralSources
 from pflbench.data.source import Source
-from pflbench.errors import DataMissing, UsageError, unknown
+from pflbench.errors import UsageError, unknown
+from pflbench.hyper import hyper
 from pflbench.rng import stream
 
 PAPER = ("aircraft", "birds", "dtd", "gtsrb", "flowers", "omniglot", "mini-imagenet", "cifar-fs")
@@ -33,42 +33,31 @@ class MetaDataset(SeveralSources[ImageSource]):
 
     A task is a source, drawn uniformly, ten of its classes, drawn without replacement, and equally many images of each,
     as far as there are so many. Its classes are numbered at random, so tasks disagree on what a label means.
-    With the partition "natural", every client has one task.
-
-    Attributes:
-        sources: The sources to use, separated by commas, of aircraft, birds, dtd, gtsrb, flowers, omniglot,
-            mini-imagenet, cifar-fs and fc100; None: all of them but fc100.
-        tasks: Tasks in the pool.
-        ways: Classes of a task.
-        images: Images of a task, unless its classes have fewer.
-        swapped: Sources of these whose red and blue change places, separated by commas; None: none.
+    With the partition "natural", every client has one task. Sources are aircraft, birds, dtd, gtsrb, flowers, omniglot,
+    mini-imagenet, cifar-fs and fc100.
     """
 
-    sources: str | None = None
-    tasks: int = 100
-    ways: int = 10
-    images: int = 600
-    swapped: str | None = None
+    sources: str | None = hyper(None, "Sources in use, separated by commas; none: all of them but fc100.")
+    tasks: int = hyper(100, "Tasks in the pool.", least=1)
+    ways: int = hyper(10, "Classes of a task.", least=2)
+    images: int = hyper(600, "Images of a task, unless its classes have fewer.", least=2)
+    swapped: str | None = hyper(None, "Sources in use whose red and blue are exchanged, separated by commas.")
 
-    seeded: ClassVar[bool] = True
+    name: ClassVar = "meta-dataset"
+    seeded: ClassVar = True
     shape: ClassVar = (3, SIDE, SIDE)
     known: ClassVar = SOURCES
     usual: ClassVar = PAPER
-    command: ClassVar = "meta-dataset"
 
     def __post_init__(self) -> None:
-        names = self.chosen
         for name in self._swapped():
-            if name not in names:
-                raise unknown("source in use", name, names)
-        if self.tasks < 1 or self.ways < 2 or self.images < self.ways:
+            if name not in self.chosen:
+                raise unknown("source in use", name, self.chosen)
+        most = min([self.images, *(source.classes for source in self.chosen.values())])
+        if self.ways > most:
             raise UsageError(
-                f"MetaDataset: tasks = {self.tasks} must be at least 1, ways = {self.ways} at least 2, and images = "
-                f"{self.images} at least one for each of the ways."
+                f"MetaDataset: ways = {self.ways} must be at most {most}, of images or a source's classes."
             )
-        for name, source in names.items():
-            if source.classes < self.ways:
-                raise UsageError(f"MetaDataset: {name} has {source.classes} classes, fewer than {self.ways}.")
 
     @property
     def classes(self) -> int:
@@ -80,69 +69,42 @@ class MetaDataset(SeveralSources[ImageSource]):
         """Images of the pool, if all classes have enough."""
         return self.tasks * self.ways * (self.images // self.ways)
 
-    def load(self, root: Path, seed: int) -> Source:
+    def read(self, root: Path, seed: int) -> Source:
         """The tasks, one after the other; `kind` is the task. `hash` is that of the sources, the same for every seed.
 
         The source of a task is the one in use with the largest number from the streams
         `(seed, "meta-dataset", task, "source", name)`; further draws are those of `draw_task` with the names
         "meta-dataset", task, source. So a task of a source is the same whatever the other sources are. The pool is
         `prepared`, so the processes of a machine share it.
-
-        Raises:
-            DataMissing: Sources are not there; the message says of each how to get it.
-            PflbenchError: One is damaged.
         """
         import torch
 
-        if missing := self.missing(root):
-            raise self.lacking(root, missing, {})
-        names = self.chosen
-        held = {name: source.load(root) for name, source in names.items()}
-        content = " ".join(f"{name} {held[name].hash}" for name in names)
-        content += "".join(f" {name} swapped" for name in names if name in self._swapped())
+        loaded = {name: source.images(root) for name, source in self.chosen.items()}
+        content = " ".join(f"{name} {one.hash}" for name, one in loaded.items())
+        content += "".join(f" {name} swapped" for name in loaded if name in self._swapped())
         recipe = f"meta-dataset: {self.tasks} tasks, {self.ways} ways, {self.images} images, seed {seed}, {content}: 1"
-        pool, labels, kind = prepared(recipe, [], lambda: self._drawn(held, seed))
+        pool, labels, kind = prepared(recipe, [], lambda: self._drawn(loaded, seed))
         hash = hashlib.sha256(content.encode()).hexdigest()[:16]
         return Source(torch.from_numpy(pool), labels, kind, self.ways, hash)
 
-    def _drawn(self, held: dict[str, ByClass], seed: int) -> tuple[npt.NDArray[np.uint8], Rows, Rows]:
+    def _drawn(self, loaded: dict[str, ByClass], seed: int) -> tuple[npt.NDArray[np.uint8], Rows, Rows]:
         """The tasks' images, labels and numbers."""
         drawn = []
         for task in range(self.tasks):
-            name = max(held, key=lambda name: stream(seed, "meta-dataset", task, "source", name).random())
+            name = max(loaded, key=lambda name: stream(seed, "meta-dataset", task, "source", name).random())
             each = self.images // self.ways
-            drawn.append((name, *draw_task(held[name].counts, self.ways, each, seed, "meta-dataset", task, name)))
+            drawn.append((name, *draw_task(loaded[name].counts, self.ways, each, seed, "meta-dataset", task, name)))
         labels = np.concatenate([labels for _, _, labels in drawn])
         kind = np.repeat(np.arange(self.tasks, dtype=np.int64), [len(rows) for _, rows, _ in drawn])
         pool = np.empty((len(labels), *self.shape), dtype=np.uint8)
         for task, (name, rows, _) in enumerate(drawn):
-            images = held[name].images[rows]  # gray ones in all three channels
+            images = loaded[name].images[rows]  # gray ones in all three channels
             pool[kind == task] = images[:, ::-1] if name in self._swapped() else images
         return pool, labels, kind
 
-    def status(self, root: Path) -> str:
-        """One line, from the presence of the sources' folders or files."""
-        missing = self.missing(root)
-        ready = [name for name in self.chosen if name not in missing]
-        parts = [f"missing: {', '.join(missing)}"] if missing else []
-        return "; ".join([*parts, *([f"ready: {', '.join(ready)} in {root}"] if ready else [])])
-
     def _swapped(self) -> list[str]:
-        """Names of the sources whose red and blue change places."""
+        """Names of the sources whose red and blue are exchanged."""
         return [] if self.swapped is None else [name.strip() for name in self.swapped.split(",")]
-
-    def lacking(self, root: Path, missing: Mapping[str, Sequence[str]], failed: Mapping[str, str]) -> DataMissing:
-        """See `SeveralSources`."""
-        lines = [
-            f"meta-dataset lacks {len(missing)} of its {len(self.chosen)} sources (what torchvision can download is "
-            "fetched by `pflbench data fetch meta-dataset`):"
-        ]
-        for name in missing:
-            why = f" ({failed[name]})" if name in failed else ""
-            lines.append(f"- {name}{why}: {self.chosen[name].title}. {self.chosen[name].how(root)}")
-        if there := ", ".join(name for name in self.chosen if name not in missing):
-            lines.append(f'Without these it is another dataset: {{ name = "meta-dataset", sources = "{there}" }}.')
-        return DataMissing("\n".join(lines))
 
 
 @dataclass(frozen=True)
@@ -150,28 +112,14 @@ class DigitTasks(Bundled):
     """Tasks of the bundled digits, in each of which labels mean other digits; needs no files.
 
     Stands in for Meta-Dataset. With the partition "natural", every client has one task. Tasks share images.
-
-    Attributes:
-        tasks: Tasks in the pool.
-        images: Images of a task, a tenth of each digit.
-        channels: How often the gray channel is repeated.
-        size: Height and width, in pixels.
     """
 
-    tasks: int = 20
-    images: int = 200
-    channels: int = 3
-    size: int = 32
+    tasks: int = hyper(20, "Tasks in the pool.", least=1)
+    images: int = hyper(200, "Images of a task, a tenth of each digit.", least=20, most=1740)
+    channels: int = hyper(3, "Copies of the gray channel.", least=1)
+    size: int = hyper(32, "Height and width, in pixels.", least=1)
 
     seeded: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        most = 10 * FEWEST
-        if self.tasks < 1 or not 20 <= self.images <= most:
-            raise UsageError(
-                f"DigitTasks: tasks = {self.tasks} must be positive, and images = {self.images} lie in 20..{most}."
-            )
-        Digits(channels=self.channels, size=self.size)  # checks them
 
     @property
     def examples(self) -> int:
@@ -208,5 +156,5 @@ def draw_task(counts: Rows, ways: int, each: int, seed: int, *names: str | int) 
     chosen = stream(seed, *names, "classes").permutation(len(counts))[:ways].tolist()
     starts = np.cumsum(counts) - counts
     drawn = [stream(seed, *names, "images", name).permutation(counts[name])[:each] for name in chosen]
-    rows = np.concatenate([starts[name] + mine for name, mine in zip(chosen, drawn, strict=True)])
-    return rows, np.repeat(np.arange(ways, dtype=np.int64), [len(mine) for mine in drawn])
+    rows = np.concatenate([starts[name] + part for name, part in zip(chosen, drawn, strict=True)])
+    return rows, np.repeat(np.arange(ways, dtype=np.int64), [len(part) for part in drawn])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,6 +10,7 @@ import numpy as np
 from pflbench import rng
 from pflbench.data.partition import Hand, Rows, check_clients, legacy_stream, shuffled
 from pflbench.errors import UsageError
+from pflbench.hyper import hyper
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Shards:
     Shards have floor(rows / shards) rows; what is left over, with the highest labels, belongs to nobody.
     """
 
-    shards: int = 200
+    shards: int = hyper(200, "Number of shards, a multiple of the clients.", least=1)
 
     def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
         """See `Partition`. Uses one draw, `RandomState(seed).permutation(shards)`."""
@@ -44,14 +44,8 @@ class Dirichlet:
     class, and the whole assignment is drawn again while a client has fewer than `minimum` rows.
     """
 
-    alpha: float = 0.3
-    minimum: int = 10
-
-    def __post_init__(self) -> None:
-        if not (self.alpha > 0 and math.isfinite(self.alpha)):
-            raise UsageError(f"Dirichlet: alpha must be positive and finite, not {self.alpha}.")
-        if self.minimum < 1:
-            raise UsageError(f"Dirichlet: minimum must be at least 1, not {self.minimum}.")
+    alpha: float = hyper(0.3, "Concentration of a draw: a small one gives clients few classes each.", above=0)
+    minimum: int = hyper(10, "Rows that every client has.", least=1)
 
     def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
         """See `Partition`. Raises `UsageError` where draws give no such partition, see `dirichlet_split`."""
@@ -135,10 +129,10 @@ class Kinds:
             raise UsageError(f"{clients} clients cannot share {len(kinds)} kinds evenly: use a multiple of it.")
         each = clients // len(kinds)
         order = shuffled(len(labels), seed)
-        held = [part for k in kinds for part in np.array_split(order[kind[order] == k], each)]
-        if min(len(rows) for rows in held) == 0:
+        owned = [part for k in kinds for part in np.array_split(order[kind[order] == k], each)]
+        if min(len(rows) for rows in owned) == 0:
             raise UsageError(f"A kind has fewer rows than the {each} clients that share it: use fewer clients.")
-        return held
+        return owned
 
 
 @dataclass(frozen=True)
@@ -150,18 +144,11 @@ class Natural:
 
     With `query = "partition"` a client adapts on its kind's training rows and is scored on its kind's test rows, and
     kinds without a test row are left out.
-
-    Attributes:
-        minimum: Training rows that a kind must have to take part.
     """
 
-    minimum: int = 1
+    minimum: int = hyper(1, "Training rows that a kind must have to take part.", least=1)
 
     shares: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        if self.minimum < 1:
-            raise UsageError(f"Natural: minimum must be at least 1, not {self.minimum}.")
 
     def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
         """See `Partition`. A client's rows stand in the order of the dataset."""
@@ -195,5 +182,5 @@ class Natural:
         if clients < len(fit):
             fit = rng.stream(seed, "natural").permutation(fit)[:clients]
         order = np.argsort(every, kind="stable")
-        held = np.split(order, np.cumsum(sizes + tested)[:-1])
-        return [(held[k][: sizes[k]], held[k][sizes[k] :]) for k in fit.tolist()]
+        owned = np.split(order, np.cumsum(sizes + tested)[:-1])
+        return [(owned[k][: sizes[k]], owned[k][sizes[k] :]) for k in fit.tolist()]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args, get_type_hints
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from pflbench import rng
 from pflbench.data.partition import Hand, Rows, check_clients
-from pflbench.errors import UsageError, unknown
+from pflbench.errors import UsageError
+from pflbench.hyper import hyper
 
 CLASSES = 3
 """Classes of a user."""
@@ -29,18 +30,11 @@ class ClassShards:
     split by itself, from the streams `(seed, "class-shards", …)` "classes", "train" and "test". Every row belongs to
     exactly one client. What the released code does where a client has fewer than 100 training rows (test rows drawn
     with replacement, from variables that are not defined) is not followed.
-
-    Attributes:
-        classes_per_client: Shards that a client gets of either split.
     """
 
-    classes_per_client: int = 2
+    classes_per_client: int = hyper(2, "Shards of each split that a client gets.", least=1)
 
     shares: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        if self.classes_per_client < 1:
-            raise UsageError(f"ClassShards: classes_per_client must be at least 1, not {self.classes_per_client}.")
 
     def deal(self, labels: Rows, kind: Rows | None, test: int, clients: int, seed: int) -> list[Hand]:
         """See `Dealer`. A client's rows stand by its classes, as dealt, then in dataset order.
@@ -75,18 +69,18 @@ def _dealt(hands: Rows, rows: Rows, labels: Rows, shards: int, random: np.random
     """The rows of every client, whose classes are `hands` ["clients", "classes per client"]."""
     piles: dict[int, list[Rows]] = {}
     for name in np.unique(hands).tolist():
-        mine = rows[labels == name]
-        if len(mine) < shards:
+        pile = rows[labels == name]
+        if len(pile) < shards:
             raise UsageError(
-                f"Class {name} is to be cut into {shards} shards, and the {split} split has {len(mine)} rows of it: "
+                f"Class {name} is to be cut into {shards} shards, and the {split} split has {len(pile)} rows of it: "
                 "use fewer clients or fewer classes_per_client."
             )
-        piles[name] = np.array_split(mine, shards)
-    held = []
+        piles[name] = np.array_split(pile, shards)
+    owned = []
     for hand in hands.tolist():
         drawn = [piles[name].pop(int(random.integers(len(piles[name])))) for name in hand]
-        held.append(np.concatenate(drawn))
-    return held
+        owned.append(np.concatenate(drawn))
+    return owned
 
 
 @dataclass(frozen=True)
@@ -107,27 +101,17 @@ class LetterUsers:
     Draws come from the streams `(seed, "letter-users", …)`: "sizes", those of all users in one draw; "class", label;
     "user", user. So the first users are the same however many clients there are. The script's training draws cannot be
     repeated, as it does not seed them.
-
-    Attributes:
-        mode: Whether users read classes from the beginning ("released") or on ("disjoint").
-        users: Users that are generated; the clients are the first of them.
-        scale: What sizes s are multiplied by, in (0, 1], for pools smaller than FEMNIST's; None: by 1.
     """
 
-    mode: Literal["disjoint", "released"] = "disjoint"
-    users: int = 200
-    scale: float | None = None
+    mode: Literal["disjoint", "released"] = hyper(
+        "disjoint", "Users read a class from its beginning (released), or where the last user stopped (disjoint)."
+    )
+    users: int = hyper(200, "Users that are generated; the clients are the first of them.", least=1)
+    scale: float | None = hyper(
+        None, "Factor of the sizes s, for pools smaller than FEMNIST's; none: 1.", above=0, most=1
+    )
 
     shares: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        modes = get_args(get_type_hints(LetterUsers)["mode"])
-        if self.mode not in modes:
-            raise unknown("mode", self.mode, modes)
-        if self.users < 1:
-            raise UsageError(f"LetterUsers: users must be at least 1, not {self.users}.")
-        if self.scale is not None and not 0 < self.scale <= 1:
-            raise UsageError(f"LetterUsers: scale must lie in (0, 1], not {self.scale}.")
 
     def per_class(self, seed: int) -> Rows:
         """Number k of rows that a user has of each of its three classes; int64 ["users"]. It holds 3k rows in all."""

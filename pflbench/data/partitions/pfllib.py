@@ -10,9 +10,8 @@ import numpy as np
 
 from pflbench.data.partition import Hand, Rows, check_clients, legacy_stream
 from pflbench.data.partitions.cafeme import dirichlet_split
-from pflbench.errors import UsageError, unknown
-
-KINDS = ("dirichlet", "pathological")
+from pflbench.errors import UsageError
+from pflbench.hyper import hyper
 
 
 @dataclass(frozen=True)
@@ -26,38 +25,22 @@ class PFLlib:
     ones, is the query. One stream of NumPy's legacy generator draws all. A Dirichlet draw whose shares all vanish is
     begun anew, where PFLlib goes on with undefined numbers.
 
-    Attributes:
-        kind: Which of the two.
-        alpha: Concentration of a Dirichlet draw.
-        classes: Classes of a pathological client.
-        split_seed: Seed of the stream; the published splits have 1.
-        minimum: Rows that a Dirichlet client must have. A pathological one has at least a share of them of a class: one
-            over the number of classes. PFLlib's 40 is batch / (1 - train_ratio), or less with few rows.
-        train_ratio: Share of a client's rows that is support, in (0, 1).
-        first: The most support rows of a client, its first ones; of the query as many in proportion. None: all.
+    PFLlib's minimum of 40 rows is batch / (1 - train_ratio), or less with few rows. A pathological client has at least
+    that share of a class: one over the number of classes.
     """
 
-    kind: Literal["dirichlet", "pathological"] = "dirichlet"
-    alpha: float = 0.1
-    classes: int = 2
-    split_seed: int = 1
-    minimum: int = 40
-    train_ratio: float = 0.75
-    first: int | None = None
+    kind: Literal["dirichlet", "pathological"] = hyper("dirichlet", "Kind of the split.")
+    alpha: float = hyper(0.1, "Concentration of a Dirichlet draw.", above=0)
+    classes: int = hyper(2, "Classes of a pathological client.", least=1)
+    split_seed: int = hyper(1, "Seed of the stream; the published splits have 1.", least=0)
+    minimum: int = hyper(40, "Rows that a Dirichlet client has at least.", least=1)
+    train_ratio: float = hyper(0.75, "Share of a client's rows that is support.", above=0, below=1)
+    first: int | None = hyper(
+        None, "Most support rows of a client, its first ones; query rows in proportion. none: all.", least=1
+    )
 
     shares: ClassVar[bool] = False
     ordered: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise unknown("kind of pfllib", self.kind, KINDS)
-        if not (self.alpha > 0 and math.isfinite(self.alpha)):
-            raise UsageError(f"PFLlib: alpha must be positive and finite, not {self.alpha}.")
-        if not 0 < self.train_ratio < 1:
-            raise UsageError(f"PFLlib: train_ratio must lie between 0 and 1, not {self.train_ratio}.")
-        for name in ("classes", "minimum", "first"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise UsageError(f"PFLlib: {name} must be at least 1, not {value}.")
 
     def divided(self, examples: int, clients: int) -> int:
         """Number of support rows that all clients hold together, out of a pool of `examples`; nothing is dealt."""
@@ -74,19 +57,13 @@ class PFLlib:
         else:
             split = self._pathological(labels, clients, random)
         hands = [self._hand(rows, random) for rows in split]
-        for client, (support, query) in enumerate(hands):
-            if not (len(support) and len(query)):
-                raise UsageError(
-                    f"PFLlib: client {client} has {len(support)} training rows and {len(query)} test rows: use fewer "
-                    "clients, another train_ratio, or a larger minimum."
-                )
         return hands
 
     def _pathological(self, labels: Rows, clients: int, random: np.random.RandomState) -> list[Rows]:
         names = int(labels.max()) + 1
         most = math.ceil(clients / names * self.classes)
         lacking = np.full(clients, self.classes)
-        held = [np.empty(0, dtype=np.int64)] * clients
+        owned = [np.empty(0, dtype=np.int64)] * clients
         for k in range(names):
             rows, holders = np.flatnonzero(labels == k), np.flatnonzero(lacking)[:most].tolist()
             if not holders:  # clients have their classes, and the others are nobody's
@@ -100,9 +77,9 @@ class PFLlib:
                 )
             sizes = random.randint(low, max(high, low + 1), len(holders) - 1)
             for client, piece in zip(holders, np.split(rows, np.cumsum(sizes)), strict=True):
-                held[client] = np.concatenate([held[client], piece])
+                owned[client] = np.concatenate([owned[client], piece])
             lacking[holders] -= 1
-        return held
+        return owned
 
     def _hand(self, rows: Rows, random: np.random.RandomState) -> Hand:
         order = rows[random.permutation(len(rows))]

@@ -6,7 +6,6 @@ and the options. None needs a test split, or kinds.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from pflbench import rng
 from pflbench.data.partition import Rows, check_clients
 from pflbench.errors import UsageError
+from pflbench.hyper import hyper
 
 
 @dataclass(frozen=True)
@@ -28,35 +28,28 @@ class DirichletEqual:
     arXiv:2111.04263 and its code, which deals one row after the other, each to a random client that still lacks some.
     Every row belongs to somebody; sizes differ by at most one, the first clients having the larger ones. (The
     partition "dirichlet" divides each class by a draw, which gives clients unequal sizes.)
-
-    Attributes:
-        alpha: Concentration: small ones give clients few classes each, large ones all classes alike.
     """
 
-    alpha: float = 0.3
-
-    def __post_init__(self) -> None:
-        if not (self.alpha > 0 and math.isfinite(self.alpha)):
-            raise UsageError(f"DirichletEqual: alpha must be positive and finite, not {self.alpha}.")
+    alpha: float = hyper(0.3, "Concentration of a mix: a small one gives clients few classes each.", above=0)
 
     def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
         """See `Partition`. A client's rows stand by class."""
         check_clients(len(labels), clients)
-        names, left = np.unique(labels, return_counts=True)
+        names, remaining = np.unique(labels, return_counts=True)
         each, larger = divmod(len(labels), clients)
         lacking = np.where(np.arange(clients) < larger, each + 1, each)
         mixes = rng.stream(seed, "dirichlet-equal", "mixes").dirichlet(np.full(len(names), self.alpha), clients)
         random = rng.stream(seed, "dirichlet-equal", "counts")
         counts = np.zeros((clients, len(names)), dtype=np.int64)
         while lacking.any():  # a pass that leaves somebody lacking exhausts a class
-            weights = mixes * (left > 0)
+            weights = mixes * (remaining > 0)
             lost = ~(weights.sum(1) > 0)  # mixes that underflowed for all classes that are left
-            weights[lost] = left
+            weights[lost] = remaining
             wanted = random.multinomial(lacking, weights / weights.sum(1, keepdims=True))
-            for c in np.flatnonzero(wanted.sum(0) > left):
-                wanted[:, c] = random.multivariate_hypergeometric(wanted[:, c], left[c])
+            for c in np.flatnonzero(wanted.sum(0) > remaining):
+                wanted[:, c] = random.multivariate_hypergeometric(wanted[:, c], remaining[c])
             counts += wanted
-            left = left - wanted.sum(0)
+            remaining = remaining - wanted.sum(0)
             lacking = lacking - wanted.sum(1)
         return _dealt(labels, names, counts, seed, "dirichlet-equal")
 
@@ -68,20 +61,10 @@ class QuantitySkew:
     Rows are shuffled and cut into blocks, whose sizes are `minimum` and a share of what is left; the shares are one
     draw from the symmetric Dirichlet distribution of `beta`. NIID-Bench draws anew until every party has ten rows
     instead, which does not end with many clients. Every row belongs to somebody.
-
-    Attributes:
-        beta: Concentration: small ones give few clients most of the rows, large ones all clients equally many.
-        minimum: Rows that every client has.
     """
 
-    beta: float = 0.5
-    minimum: int = 10
-
-    def __post_init__(self) -> None:
-        if not (self.beta > 0 and math.isfinite(self.beta)):
-            raise UsageError(f"QuantitySkew: beta must be positive and finite, not {self.beta}.")
-        if self.minimum < 1:
-            raise UsageError(f"QuantitySkew: minimum must be at least 1, not {self.minimum}.")
+    beta: float = hyper(0.5, "Concentration of the sizes: a small one gives few clients most of the rows.", above=0)
+    minimum: int = hyper(10, "Rows that every client has.", least=1)
 
     def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
         """See `Partition`. A client's rows stand in random order."""
@@ -110,16 +93,9 @@ class ClassesPerClient:
     nobody, clients first deal all classes among themselves in turn, as far as each may hold so many. The rows of a
     class are shuffled and cut into blocks as equal as possible. Rows of classes that nobody holds are not used. (The
     partition "class-shards" deals a test split, too, and may give a client a class twice.)
-
-    Attributes:
-        classes: Classes that a client holds.
     """
 
-    classes: int = 2
-
-    def __post_init__(self) -> None:
-        if self.classes < 1:
-            raise UsageError(f"ClassesPerClient: classes must be at least 1, not {self.classes}.")
+    classes: int = hyper(2, "Classes that a client has.", least=1)
 
     def __call__(self, labels: Rows, kind: Rows | None, clients: int, seed: int) -> list[Rows]:
         """See `Partition`. A client's rows stand by class."""
@@ -129,9 +105,9 @@ class ClassesPerClient:
             raise UsageError(
                 f"ClassesPerClient: a client cannot hold {self.classes} classes, there are {len(names)}: use fewer."
             )
-        held = self._hands(len(names), clients, rng.stream(seed, "classes-per-client", "classes"))
-        holders = held.sum(0)
-        counts = np.zeros(held.shape, dtype=np.int64)
+        owned = self._hands(len(names), clients, rng.stream(seed, "classes-per-client", "classes"))
+        holders = owned.sum(0)
+        counts = np.zeros(owned.shape, dtype=np.int64)
         for c in np.flatnonzero(holders):
             if sizes[c] < holders[c]:
                 raise UsageError(
@@ -139,24 +115,24 @@ class ClassesPerClient:
                     "fewer clients, or fewer classes each."
                 )
             each, larger = divmod(int(sizes[c]), int(holders[c]))
-            counts[held[:, c], c] = np.where(np.arange(holders[c]) < larger, each + 1, each)
+            counts[owned[:, c], c] = np.where(np.arange(holders[c]) < larger, each + 1, each)
         return _dealt(labels, names, counts, seed, "classes-per-client")
 
     def _hands(self, classes: int, clients: int, random: np.random.Generator) -> npt.NDArray[np.bool_]:
         """Classes that each client holds, bool ["clients", "classes"]."""
-        held = np.zeros((clients, classes), dtype=np.bool_)
+        owned = np.zeros((clients, classes), dtype=np.bool_)
         for client in range(clients):
-            held[client, list(range(client, classes, clients))[: self.classes] or [client % classes]] = True
-            others = np.flatnonzero(~held[client])
-            held[client, random.choice(others, self.classes - held[client].sum(), replace=False)] = True
-        return held
+            owned[client, list(range(client, classes, clients))[: self.classes] or [client % classes]] = True
+            others = np.flatnonzero(~owned[client])
+            owned[client, random.choice(others, self.classes - owned[client].sum(), replace=False)] = True
+        return owned
 
 
 def _dealt(labels: Rows, names: Sequence[int] | Rows, counts: Rows, seed: int, partition: str) -> list[Rows]:
     """The rows of each client, drawn at random. `counts`: its rows of each class, int64 ["clients", "classes"]."""
-    held: list[list[Rows]] = [[] for _ in counts]
+    owned: list[list[Rows]] = [[] for _ in counts]
     for name, of_clients in zip(np.asarray(names).tolist(), counts.T, strict=True):
         rows = rng.stream(seed, partition, "class", name).permutation(np.flatnonzero(labels == name))
-        for mine, block in zip(held, np.split(rows, np.cumsum(of_clients)), strict=False):
-            mine.append(block)
-    return [np.concatenate(mine) for mine in held]
+        for part, block in zip(owned, np.split(rows, np.cumsum(of_clients)), strict=False):
+            part.append(block)
+    return [np.concatenate(part) for part in owned]

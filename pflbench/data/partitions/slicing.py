@@ -13,14 +13,15 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, get_args, get_type_hints
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from pflbench import rng
 from pflbench.data.partition import Rows, check_clients
-from pflbench.errors import UsageError, unknown
+from pflbench.errors import UsageError
+from pflbench.hyper import hyper
 
 
 @dataclass(frozen=True)
@@ -33,28 +34,17 @@ class RandomSlicing:
     type keeps as many rows as the smallest one has, the first after the shuffle, and the others belong to nobody.
     Nothing is lost on the paper's datasets.
 
-    Attributes:
-        skew: Who holds which types. "labels": types are labels; two clients share them, half each, divided anew for
-            every two. "concepts": labels are superclasses, types are their K subclasses (`kind`); K clients share
-            them, one subclass of every superclass each. "none": everyone holds all types, which are the subclasses
-            where there are any (Table 2).
-        cuts: "random": as many different places as needed, all sets of them equally likely. "equal": evenly spaced
-            (Table 3), so that blocks differ by at most one row where the clients do not divide a type's rows.
-        rows: Limited data (Table 6): so many rows in all, equally many of every type. Fewer rows of the same seed are
-            a subset of more. None: all.
+    Skew "labels": types are labels; two clients share them, half each, divided again for every two. "concepts": labels
+    are superclasses, types are their K subclasses (`kind`); K clients share them, one subclass of every superclass
+    each. "none": each client has all types, which are the subclasses if there are any (Table 2).
+
+    Cuts "random": different positions, all sets of them equally likely. "equal": evenly spaced (Table 3), so that
+    blocks differ by at most one row. Fewer `rows` of the same seed are a subset of more (Table 6).
     """
 
-    skew: Literal["labels", "concepts", "none"] = "labels"
-    cuts: Literal["random", "equal"] = "random"
-    rows: int | None = None
-
-    def __post_init__(self) -> None:
-        known = get_type_hints(RandomSlicing)
-        for option in ("skew", "cuts"):
-            if getattr(self, option) not in get_args(known[option]):
-                raise unknown(option, getattr(self, option), get_args(known[option]))
-        if self.rows is not None and self.rows < 1:
-            raise UsageError(f"RandomSlicing: rows must be at least 1, not {self.rows}.")
+    skew: Literal["labels", "concepts", "none"] = hyper("labels", "Types that a client lacks.")
+    cuts: Literal["random", "equal"] = hyper("random", "Positions at which the rows of a type are cut.")
+    rows: int | None = hyper(None, "Rows in all, equally many of every type; none: all.", least=1)
 
     def divided(self, examples: int, clients: int) -> int:
         """Number of rows that all clients hold together, out of a pool of `examples`; nothing is dealt."""
@@ -80,9 +70,9 @@ class RandomSlicing:
         holders = clients * len(hands[0]) // len(piles)
         size = self._size(len(piles), min(map(len, piles.values())), holders)
         random = rng.stream(seed, "slices")
-        kept = {name: random.permutation(pile)[:size] for name, pile in piles.items()}
+        shuffled = {name: random.permutation(pile)[:size] for name, pile in piles.items()}
         cuts = random_cuts(size, holders, random) if self.cuts == "random" else np.arange(1, holders) * size // holders
-        blocks = {name: np.split(pile, cuts) for name, pile in kept.items()}
+        blocks = {name: np.split(pile, cuts) for name, pile in shuffled.items()}
         return [np.concatenate([blocks[name].pop() for name in sorted(hand.tolist())]) for hand in hands]
 
     def _size(self, types: int, smallest: int, holders: int) -> int:
@@ -186,18 +176,18 @@ class PairSlicing:
 
         piles = rows_by_type(kind)
         random = rng.stream(seed, "slices")
-        held: list[list[Rows]] = [[] for _ in range(clients)]
+        owned: list[list[Rows]] = [[] for _ in range(clients)]
         for name in sorted(holders):
-            pile, mine = piles.get(name, kind[:0]), holders[name]
-            if len(pile) < len(mine):
+            pile, owners = piles.get(name, kind[:0]), holders[name]
+            if len(pile) < len(owners):
                 raise UsageError(
-                    f"{len(mine)} clients hold label {name % count} of source {name // count}, which has "
+                    f"{len(owners)} clients hold label {name % count} of source {name // count}, which has "
                     f"{len(pile)} rows: use fewer clients."
                 )
-            blocks = np.split(random.permutation(pile), random_cuts(len(pile), len(mine), random))
-            for client, block in zip(mine, blocks, strict=True):
-                held[client].append(block)
-        return [np.concatenate(blocks) for blocks in held]
+            blocks = np.split(random.permutation(pile), random_cuts(len(pile), len(owners), random))
+            for client, block in zip(owners, blocks, strict=True):
+                owned[client].append(block)
+        return [np.concatenate(blocks) for blocks in owned]
 
 
 def rows_by_type(types: Rows) -> dict[int, Rows]:

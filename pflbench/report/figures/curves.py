@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pflbench.classes import declared
+from pflbench.catalog import shipped_method
 from pflbench.commands import command, public_folder
 from pflbench.errors import unknown
-from pflbench.names import Places
 from pflbench.report.cells import spread_word
 from pflbench.report.extra_rows import EXTRA
 from pflbench.report.facts import Fact, facts
@@ -74,7 +73,7 @@ def curves(table: Expansion, shelf: Shelf, against: str = "round", metric: str =
     notes = (
         *mixed(table, shelf),
         *facts("spread", f"Mean over seeds; the band is the {spread_word(table.spread)}."),
-        *facts("scores", axis_note(against, drawn, table.locations)),
+        *facts("scores", axis_note(against, drawn)),
         *_facts(remarks, more, list(heads), f"the stored runs do not tell their {against} ({axis.fill})", metric),
         *missing_facts(replace(table, rows=of_suite), every, shelf),
         *facts_of(table, seeds, drawn),
@@ -265,15 +264,15 @@ AXES: Mapping[str, Axis] = {
 """By what `--against` calls them."""
 
 
-def axis_note(against: str, cells: Iterable[Cell], places: Mapping[str, Places]) -> str:
-    """Sentences on the unit of the axis; `cells`: those that are drawn, `places`: as `Expansion.locations`."""
+def axis_note(against: str, cells: Iterable[Cell]) -> str:
+    """Sentences on the unit of the axis; `cells`: those that are drawn."""
     if against == "seconds":
         return "Seconds are as measured of all clients together, evenly divided among the rounds."
     if against == "bytes":
         return "Bytes are those of a client that takes part in every round and whose upload arrives, on average."
     if against == "steps":
         return "Local steps are those of a client that takes part in every round, on average, by the hyperparameters."
-    return _GRADIENTS + _expected(cells, places) if against == "gradients" else ""
+    return _GRADIENTS + _expected(cells) if against == "gradients" else ""
 
 
 _GRADIENTS = (
@@ -282,9 +281,9 @@ _GRADIENTS = (
 )
 
 
-def _expected(cells: Iterable[Cell], places: Mapping[str, Places]) -> str:
+def _expected(cells: Iterable[Cell]) -> str:
     """Whose local updates those are where uploads get lost: all clients', or those of which the upload arrives."""
-    lossy = [(cell, _trains_all(cell.runs[0], places)) for cell in cells if cell.runs[0].arrival < 1]
+    lossy = [(cell, _trains_all(cell.runs[0])) for cell in cells if cell.runs[0].arrival < 1]
     everyone, arriving = (
         comma_list(dict.fromkeys(cell.row.title for cell, all_ in lossy if all_ is which)) for which in (True, False)
     )
@@ -297,7 +296,7 @@ def _expected(cells: Iterable[Cell], places: Mapping[str, Places]) -> str:
     return said + (f" {arriving}: only clients whose upload arrives train, and only they count." if arriving else "")
 
 
-def _trains_all(run: RunSpec, places: Mapping[str, Places]) -> bool:
-    """True if the method declares that clients train though their upload does not arrive."""
-    name = places.get(run.id, {}).get("methods", run.method.name)
-    return bool(declared("methods", name, "commits", "arrived") == "trained")
+def _trains_all(run: RunSpec) -> bool:
+    """True if a built-in method declares that clients train though their upload does not arrive."""
+    method = shipped_method(run.method.name)
+    return method is not None and method.commits == "trained"

@@ -26,7 +26,6 @@ from pflbench.report.figures.parts import (
     remarked,
     remarks_of,
     settings,
-    unadapted,
 )
 from pflbench.report.figures.tsne import draw as draw_tsne
 from pflbench.report.holdings import Ints
@@ -60,7 +59,6 @@ def draw_runs(table: Expansion, figure: FromRuns, shelf: Shelf) -> Drawing:
     notes = (
         *mixed(table, shelf),
         *facts("spread", how),
-        *facts("scores", unadapted(drawn, table.locations) if isinstance(figure, Steps) else ""),
         *remarked(remarks, {"uneven": UNEVEN, "unscored": _UNSCORED}, settings(table)),
         *missing_facts(table, places, shelf),
         *(facts("runs", f"{COUNTED} Device: {_devices(table, shelf)}.", unknown_costs(shown)) if shown else ()),

@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pflbench.classes import declared
-from pflbench.names import Places
 from pflbench.report.cells import summarize
 from pflbench.report.facts import Fact, facts
 from pflbench.report.figures.panels import Panel, Point, Series
@@ -135,27 +133,6 @@ def in_order(table: Expansion, panels: Iterable[Panel]) -> tuple[str, ...]:
     """The labels of a legend in the order of the rows, where these have lines for each seed, too."""
     labels = grouped((series.row, series.label) for panel in panels for series in panel.series)
     return tuple(dict.fromkeys(label for row in table.rows for label in (row.title, *labels.get(row.title, ()))))
-
-
-def unadapted(cells: Iterable[Cell], places: Mapping[str, Places]) -> str:
-    """A sentence on rows whose model is no classifier before it is fine-tuned, by what their methods declare.
-
-    `places`: where the code is of what runs have of the user's own, by run.
-    """
-    found = dict.fromkeys(cell.row.title for cell in cells if meta_learned(cell, places))
-    if not found:
-        return ""
-    return (
-        f"{comma_list(found)}: training lowers the loss after a client's own gradient steps and asks nothing of the "
-        "model before them, which may well be right on no image (0 %)."
-    )
-
-
-def meta_learned(cell: Cell, places: Mapping[str, Places]) -> bool:
-    """True if the method of a fine-tuned cell declares that its model is trained to be adapted."""
-    run = cell.needed[0]
-    name = places.get(run.id, {}).get("methods", run.method.name)
-    return cell.stage == "finetuned" and bool(declared("methods", name, "meta_learned", False))
 
 
 def mixed(table: Expansion, shelf: Shelf) -> list[Fact]:

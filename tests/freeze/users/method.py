@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from pflbench.methods.base import Draw, Method, descend
-from pflbench.optim import SGD
+from pflbench.methods.base import SGD, Draw, Method, train
 
 
 @dataclass(frozen=True)
@@ -16,4 +15,4 @@ class Mine(Method):
         return (Draw(epochs=1),)
 
     def client(self, f, server, state, batches, *, round):
-        return descend(f.grad, server, batches, SGD(self.lr)), state
+        return train(f.grad, server, batches, SGD(self.lr))[0], state
