@@ -236,7 +236,7 @@ class Shelf:
 
     @property
     def fresh(self) -> bool:
-        """Whether runs that came with pflbench are left out."""
+        """True if runs that came with pflbench are left out."""
         return self._store.fresh
 
     @property

@@ -184,7 +184,7 @@ def _check_test_set(made: Method, name: str) -> None:
         made.predicting(Batch(row, row), None)
     except Exception as error:
         cause = str(error) if isinstance(error, UsageError) else one_line(error)
-        raise UsageError(f'{name} cannot be scored with global_on = "test-set", write "clients". {cause}') from error
+        raise UsageError(f'{name} cannot be scored with global_on = "test-set". Write "clients". {cause}') from error
 
 
 def construct(reference: str, hyper: Mapping[str, Any], version: str | None = None) -> Method:
