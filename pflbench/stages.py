@@ -56,7 +56,8 @@ class Stages:
         }[self.global_model]
         if self.leaves:
             stages |= {"stored", "sampled"}
-        if self._made(hyper, moment) and not (held_out and self.personal_of == "training"):
+        trained_alone = self.personal_of == "training" and self.personal_needs is None
+        if self._made(hyper, moment) and not (held_out and trained_alone):
             stages |= {"personalized", *self.records}
         return tuple(stage for stage in SHOWN if stage in stages)
 

@@ -53,7 +53,7 @@ def sparing(*, typechecker: Any) -> Callable[[Any], Any]:
             return checked(*args, **kwargs)
 
         # Nobody's file, so that no error is laid to it: `pflbench.errors.one_line` looks for the user's line.
-        call.__code__ = call.__code__.replace(co_filename="<annotations>")
+        call.__code__ = call.__code__.replace(co_filename=jaxtyping.__file__)
         return call
 
     return decorate

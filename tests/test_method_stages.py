@@ -40,6 +40,7 @@ def test_a_hyperparameter_may_make_the_personal_models() -> None:
 
 def test_pfedmes_two_models_are_left_by_training_or_by_adapting() -> None:
     assert not {"personalized", "local"} & there(of("pfedme"))
+    assert "personalized" in there(of("pfedme"), adapt=True, held_out=True)
     for stages in (there(of("pfedme"), adapt=True), there(of("pfedme"), moment="before-aggregation")):
         assert {"personalized", "local"} <= stages
 

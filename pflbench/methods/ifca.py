@@ -19,6 +19,7 @@ from pflbench.methods.base import (
     SGD,
     Draw,
     Method,
+    UsageError,
     base_then_head,
     hyper,
     local_draw,
@@ -89,6 +90,11 @@ class IFCA(Method):
 
     def deploy(self, f, server, support):
         return server.index_select(0, self.choose(f, server, support)[None])[0]
+
+    def predicting(self, query, last):
+        if last is None and self.clusters > 1:
+            raise UsageError("IFCA chooses a cluster by a client's training examples.")
+        return query
 
     def personal_draws(self):
         return (Draw(whole=True) if self.shared else Draw(epochs=1),)

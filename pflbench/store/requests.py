@@ -36,9 +36,10 @@ class Request(NamedTuple):
 
     @classmethod
     def of(cls, asked: Mapping[str, Any], file: str = "") -> Request:
-        """Request of a run by its provenance, or by a line of the file. Raises `KeyError`."""
+        """Request of a run by its provenance, or by a line of the file. Raises `KeyError` or `TypeError`."""
+        suite, profile = str(asked["suite"]), str(asked["profile"])
         row = "" if asked.get("set") else str(asked.get("row") or "")
-        return cls(str(asked["suite"]), str(asked["profile"]), file, row, str(asked.get("column") or ""))
+        return cls(suite, profile, file, row, str(asked.get("column") or ""))
 
 
 Requests = Mapping[str, frozenset[Request]]

@@ -110,7 +110,7 @@ def test_a_picture(cli, own: Path, form: str) -> None:
         (("own", "share"), "Unknown suite 'own'"),
         (("own.toml", "share", "--profile", "quick"), "quick"),
         (("own.toml", "share", "-o", "who.gif"), "Unknown format of a picture 'gif'"),
-        (("cafeme-table1", "rmnist-shards"), "MNIST is not there. Run `pflbench data fetch mnist`"),
+        (("cafeme-table1", "rmnist-shards"), "pflbench data fetch mnist"),
         (("fedec-table1", "x"), "Unknown column 'x'"),
         (("fedec-table1", "femnist"), "trains nothing"),
     ],

@@ -102,7 +102,7 @@ def test_the_number_is_the_reports_with_its_runs(cli, results: Path, folder: Pat
         assert re.search(rf" {seed}: \d+\.\d\d[,.]", part(out, "The number"))
     assert "Paper     none has this table" in out and "90 clients: 88 train, 2 are held out" in out
     assert re.search(r"steps +1 +not said +Local steps", out)
-    assert "1. The global part is" in out  # of the method's docstring
+    assert "1. The global part uses" in out  # of the method's docstring
     assert max(map(len, out.splitlines())) <= 100
 
 

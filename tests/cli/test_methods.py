@@ -88,8 +88,8 @@ def test_a_file_that_makes_no_method(cli, folder: Path, old: str, new: str, part
         ("(batches,) = taken", "open('/nowhere/at/all')", "FileNotFoundError: "),
         ("(batches,) = taken", "raise SystemExit(3)", "SystemExit: 3"),
         ("server, batches), state", "server[:-1], batches), state", "foo.py, line 19"),
-        ("server, batches), state", "server, batches)[:3], state", "foo.py"),
-        ("server, batches), state", "server, batches)", "foo.py"),
+        ("server, batches), state", "server, batches)[:3], state", "the upload of client()"),
+        ("server, batches), state", "server, batches)", "Foo.client()"),
     ],
 )
 def test_a_method_that_fails_in_a_run(cli, folder: Path, old: str, new: str, part: str) -> None:
@@ -98,9 +98,9 @@ def test_a_method_that_fails_in_a_run(cli, folder: Path, old: str, new: str, par
     assert result.code == 1
     (line,) = result.err.splitlines()
     assert line.startswith("Error: shards · foo.py:Foo · seed 0 · 1 round: ")
-    assert "foo.py" in line.split("round: ")[1] and part in line
+    assert part in line.split("round: ")[1]
     failures = {run.spec.method.name: run.failure for run in Store(folder / "results").list()}
-    assert failures.pop("ditto") is None and part in str(failures.pop("foo.py:Foo"))
+    assert failures.pop("ditto") is None and all(part in str(failure) for failure in failures.values())
 
 
 INPLACE = ("return steps(", "server -= self.lr * f.grad(server, batches[0]); return steps(")

@@ -259,7 +259,7 @@ def test_missing_data_is_told_as_for_other_datasets(cli, folder: Path) -> None:
 def test_a_missing_file_is_told_before_anything_is_trained(cli, folder: Path) -> None:
     lab(folder)
     (folder / "split.json").unlink()
-    said = "The partition 'mylab.py:Given' lacks what it reads, so its columns are left out. There is no file"
+    said = "The partition 'mylab.py:Given' lacks what it reads, so its columns are left out."
     refused = cli(*RUN)
     assert refused.code == 1 and said in " ".join(refused.err.split()) and "Running on" not in refused.out
     assert not Store(folder / "results").list()
@@ -455,11 +455,11 @@ def test_a_module_trains_and_its_errors_are_its_own(cli, folder: Path, end: str,
             "cannot reshape array of size 3 into shape (2,2) (",
         ),
         ("return Source(", "Source(", "load() of the dataset mylab.py:Npz must return a pflbench.data.source.Source"),
-        (", y, None", ", y.astype(float), None", "must return labels as an int64 numpy array"),
-        (", y, None", ", y[:7], None", "one for each of 40 images, not ndarray of int64, (7,)"),
-        (", y, None", ", y + 5, None", "must return labels from 0 to 1, not from 5 to 6."),
+        (", y, None", ", y.astype(float), None", "must return labels and kind as int64 numpy arrays"),
+        (", y, None", ", y[:7], None", "of shape (40,)"),
+        (", y, None", ", y + 5, None", "labels from 0 to 1."),
         ("torch.from_numpy(x)", "x", "must return images as a uint8 tensor"),
-        ("torch.from_numpy(x)", "torch.from_numpy(x)[:, :, :3]", "must return images of its `shape` (1, 4, 4), not"),
+        ("torch.from_numpy(x)", "torch.from_numpy(x)[:, :, :3]", "must return images as a uint8 tensor"),
         ("return [np.array(", "[np.array(", "The partition must return a list of one int64 array of row numbers"),
         ("np.array(rows)", "rows", "per client, not a list of list."),
         ("given = json", "given = None + json", "unsupported operand type(s) for +: 'NoneType' and 'list' ("),

@@ -56,13 +56,12 @@ def close(a: Tensor, b: Tensor) -> None:
 
 @pytest.mark.parametrize(("n", "first"), [(10, 8), (9, 7), (5, 4), (3, 2), (2, 1)])
 def test_support_are_the_first_four_fifths_rounded_down_and_query_the_rest(n: int, first: int) -> None:
-    b = Batch(torch.arange(100, 100 + n), torch.arange(n), places=torch.arange(200, 200 + n), key=KEY)
+    b = Batch(torch.arange(100, 100 + n), torch.arange(n), key=KEY)
     parts = split(b, 0.8)
     assert parts is not None
     for part, (low, high) in zip(parts, ((0, first), (first, n)), strict=True):
         assert part.labels.tolist() == list(range(low, high)) and part.mask is None and part.real is None
         assert part.rows.tolist() == list(range(100 + low, 100 + high))
-        assert part.places is not None and part.places.tolist() == list(range(200 + low, 200 + high))
     keys = {int(part.key) for part in parts if part.key is not None}
     assert len(keys | {int(KEY)}) == 3
 
@@ -74,11 +73,11 @@ def test_a_padded_minibatchs_halves_are_the_trimmed_ones_real_rows_first(
     n: int, padding: int, share: float, real: bool
 ) -> None:
     width = max(1, n + padding)
-    whole = Batch(torch.arange(width) + 7, torch.arange(width), places=torch.arange(width) + 3, key=KEY)
+    whole = Batch(torch.arange(width) + 7, torch.arange(width), key=KEY)
     there = None if real else torch.tensor(False)
     padded = split(whole._replace(mask=torch.arange(width) < n, real=there), share)
     trimmed = split(
-        Batch(*(None if x is None else x[:n] for x in whole[:2]), None, None, torch.arange(n) + 3, KEY), share
+        Batch(*(None if x is None else x[:n] for x in whole[:2]), None, None, None, KEY), share
     )
     if padded is None:
         assert trimmed is None
@@ -89,8 +88,8 @@ def test_a_padded_minibatchs_halves_are_the_trimmed_ones_real_rows_first(
             continue
         own, size = trimmed[i], len(trimmed[i].rows)
         assert part.mask is not None and part.mask.tolist() == [j < size for j in range(len(part.rows))]
-        for mine, other in zip((part.rows, part.labels, part.places), (own.rows, own.labels, own.places), strict=True):
-            assert mine is not None and other is not None and torch.equal(mine[:size], other)
+        for mine, other in zip((part.rows, part.labels), (own.rows, own.labels), strict=True):
+            assert torch.equal(mine[:size], other)
         assert part.key is not None and own.key is not None and torch.equal(part.key, own.key)
 
 

@@ -296,7 +296,7 @@ def test_a_torchvision_model_trains_looped_and_stacked(function: Made, precision
     shape = (3, 32, 32)
     net, data = (
         NETS.get(function) or NETS.setdefault(function, built(function, shape, 10)),
-        federation(shape, (10, 9, 4, 4), 10),
+        federation(shape, (10, 9, 8, 8), 10),
     )
     agree(net, FedAvg(epochs=1, lr=0.01), data, precision=precision)
     if precision == "fp32":

@@ -191,18 +191,24 @@ def test_test_rows_that_are_missing_are_told_before_training(tmp_path: Path, mon
 def test_a_method_that_needs_a_clients_rows_is_not_scored_on_the_test_set() -> None:
     """Refused before training. Without that score it runs: also after a run of the same method that is not scored."""
     at_end = Scoring(stages=("global",), global_on="test-set")
-    for options, scoring, runs in (
-        ({"context": "personalization"}, at_end, False),
-        ({"context": "personalization", "labels": True}, at_end, False),
-        ({"context": "batch"}, at_end, True),
-        ({"context": "personalization"}, Scoring(stages=("global",)), True),
-        ({"context": "personalization"}, Scoring(stages=("finetuned",), finetune=Finetune(steps=1, lr=0.1)), True),
+    kept, finetune = "cafeme/variants/cafeme.py:KeptContext", Finetune(steps=1, lr=0.1)
+    for name, scoring, runs in (
+        (kept, at_end, False),
+        ("cafeme/variants/cafeme.py:Labels", at_end, False),
+        ("cafeme", at_end, True),
+        (kept, Scoring(stages=("global",)), True),
+        (kept, Scoring(stages=("finetuned",), finetune=finetune), True),
     ):
-        info = describe("cafeme")
-        method = MethodSpec(name=info.name, version=info.version, hyper=complete(info, options))
-        finetuned = spec(method=method, scoring=Scoring(stages=("finetuned",), finetune=Finetune(steps=1, lr=0.1)))
+        info = describe(name)
+        method = MethodSpec(name=name, version=info.version, hyper=complete(info, {}))
+        finetuned = spec(method=method, scoring=Scoring(stages=("finetuned",), finetune=finetune))
         with nullcontext() if runs else pytest.raises(UsageError):
             build.check_all((one, {}) for one in (finetuned, spec(method=method, scoring=scoring)))
+    info = describe("ifca")
+    for clusters in (1, 2):
+        method = MethodSpec(name=info.name, version=info.version, hyper=complete(info, {"clusters": clusters}))
+        with pytest.raises(UsageError) if clusters > 1 else nullcontext():
+            build.check_all([(spec(method=method, scoring=at_end), {})])
 
 
 NETWORK = """
