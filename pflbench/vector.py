@@ -95,12 +95,12 @@ class Layout:
     @cached_property
     def parts(self) -> dict[str, slice]:
         """Part name → slice of the vector, in order."""
-        found, start = dict[str, slice](), 0
+        result, start = dict[str, slice](), 0
         for part, parameters in groupby(self.parameters, lambda p: p.part):
-            if part in found:
+            if part in result:
                 raise ValueError(f"part {part!r} is not contiguous")
-            found[part] = slice(start, start := start + sum(p.size for p in parameters))
-        return found
+            result[part] = slice(start, start := start + sum(p.size for p in parameters))
+        return result
 
     def part(self, name: str) -> slice:
         """The slice of one part. Raises `UsageError` if this network has none of that name."""
@@ -151,24 +151,24 @@ class Layout:
 
         Each piece is ["piece"] or ["clients", "piece"]; a view is [*shape] or ["clients", *shape].
         """
-        found: dict[str, Tensor] = {}
-        for piece, mine in zip(pieces, self._cut(tuple(piece.shape[-1] for piece in pieces)), strict=True):
-            for p, chunk in zip(mine, torch.split_with_sizes(piece, [p.size for p in mine], -1), strict=True):
-                found[p.name] = p.view(chunk)
-        return found
+        result: dict[str, Tensor] = {}
+        for piece, group in zip(pieces, self._cut(tuple(piece.shape[-1] for piece in pieces)), strict=True):
+            for p, chunk in zip(group, torch.split_with_sizes(piece, [p.size for p in group], -1), strict=True):
+                result[p.name] = p.view(chunk)
+        return result
 
     def _cut(self, lengths: tuple[int, ...]) -> list[tuple[Parameter, ...]]:
         """The parameters of each of several consecutive pieces."""
         if lengths == (self.size,):
             return [self.parameters]
-        found, waiting = [], list(self.parameters)
+        result, waiting = [], list(self.parameters)
         for room in lengths:
-            mine: list[Parameter] = []
+            group: list[Parameter] = []
             while room and waiting:
-                mine.append(waiting.pop(0))
-                room -= mine[-1].size
-            found.append(tuple(mine))
-        return found
+                group.append(waiting.pop(0))
+                room -= group[-1].size
+            result.append(tuple(group))
+        return result
 
 
 def replace(w: Tensor, where: slice, piece: Tensor) -> Tensor:

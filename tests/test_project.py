@@ -73,7 +73,7 @@ def test_every_method_says_its_departures_and_special_cases():
     for reference in BUILT_IN["methods"].values():
         module = reference.split(":")[0].split(".")[-1]
         text = (ROOT / "pflbench" / "methods" / f"{module}.py").read_text().split('"""')[1]
-        assert "Departure" in text and "Special cases" in text, module
+        assert "Departure" in text and "Special case" in text, module
 
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))

@@ -101,16 +101,16 @@ class Static:
 
     def _places(self, draw: Draw, walks: list[int], moment: Moment) -> list[np.ndarray]:
         """As `_cut`, of a draw; moves the walk that it goes on with."""
-        batches, own = self._part(draw.part, moment), draw.batch in (None, self.size)
+        batches, of_suite = self._part(draw.part, moment), draw.batch in (None, self.size)
         if draw.whole:
             return [np.concatenate(batches)]
         if draw.epochs is not None:
-            if not own:
+            if not of_suite:
                 every = np.concatenate(batches)
                 batches = list(_cut(every, draw.batch or self.size, self.keep_tail)) or [every]
             return batches * draw.epochs
         assert draw.steps is not None
-        if not own or draw.part not in WALKED:
+        if not of_suite or draw.part not in WALKED:
             raise UsageError(
                 "Steps of static minibatches have the suite's size, and are of all of them or of a half: use "
                 "batches = 'reshuffled', or epochs."

@@ -35,8 +35,8 @@ class _Recorded:
     outputs: list[Tensor] = field(default_factory=list)
 
     def __call__(self, tensors: list[Tensor]) -> list[Tensor]:
-        for mine, new in zip(self.inputs, tensors, strict=True):
-            mine.copy_(new)
+        for static, new in zip(self.inputs, tensors, strict=True):
+            static.copy_(new)
         if self.graph is None:
             self.outputs = self.function(self.inputs)
         else:

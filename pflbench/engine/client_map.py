@@ -1,7 +1,7 @@
 """Run one function for many clients: one by one (`loop`) or as a stack (`vectorized`). The same numbers, to rounding.
 
-The function is written for one client of one run: `fn(f, shared, own, *taken) -> tree of tensors`, where `shared`
-is what all clients of a run get (the server state), `own` the client's state, `taken` its minibatches.
+The function is written for one client of one run: `fn(f, shared, private, *taken) -> tree of tensors`, where `shared`
+is what all clients of a run get (the server state), `private` the client's state, `taken` its minibatches.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Item:
     """One client's part of a map: the index of its run in the group, its state, its minibatches."""
 
     index: int
-    own: Tree
+    private: Tree
     taken: tuple[Drawn, ...]
 
     @property
@@ -134,18 +134,18 @@ def keyed(taken: Sequence[Batches], key: Tensor, task: Task) -> tuple[Batches, .
 
 
 class Watched(Round):
-    """A round that notes in `asked` when a method reads its index: a CUDA graph of such a round cannot be replayed."""
+    """A round that notes in `requested` if a method reads its index: no CUDA graph of such a round is replayed."""
 
-    def __init__(self, index: int, key: Tensor, asked: set[int]):
-        for name, value in (("_index", index), ("key", key), ("coin", None), ("_asked", asked)):
+    def __init__(self, index: int, key: Tensor, requested: set[int]):
+        for name, value in (("_index", index), ("key", key), ("coin", None), ("_requested", requested)):
             object.__setattr__(self, name, value)
 
     @property
     def index(self) -> int:
         """See `Round`."""
-        found: int = self.__dict__["_index"]
-        self.__dict__["_asked"].add(found)
-        return found
+        index: int = self.__dict__["_index"]
+        self.__dict__["_requested"].add(index)
+        return index
 
 
 def one_lane() -> int:
@@ -198,7 +198,7 @@ class ClientMap:
             size = max(1, len(owners))
         return (owners[i : i + size] for i in range(0, len(owners), size))
 
-    def beside_graphs(self, fn: Callable[[], Made]) -> Made:
+    def outside_graphs(self, fn: Callable[[], Made]) -> Made:
         """Apply a function to the clients' results; if graphs hold the memory that it needs, free them and try again.
 
         Raises:
@@ -241,7 +241,7 @@ class ClientMap:
             f = LoopObjective(self.data.task)
             taken = [tuple(self.data.batch(rows, item.index) for rows in drawn) for drawn in item.taken]
             with torch.no_grad():  # which is a thread's own
-                return fn(f, shared[item.index], item.own, *taken), f.gradient_calls
+                return fn(f, shared[item.index], item.private, *taken), f.gradient_calls
 
         pace = self._paces.setdefault(key, LanePace())
         lanes = pace.choose(min(self.lanes(), len(items)))
@@ -254,8 +254,8 @@ class ClientMap:
             # A thread that has not asked for its number of threads may begin with as many as the machine has.
             threads = ThreadPoolExecutor(lanes, initializer=torch.get_num_threads)
             try:
-                begun = {i: threads.submit(one, items[i]) for i in order}
-                done = [begun[i].result() for i in range(len(items))]
+                futures = {i: threads.submit(one, items[i]) for i in order}
+                done = [futures[i].result() for i in range(len(items))]
             finally:
                 threads.shutdown(cancel_futures=True)
         pace.note(lanes, sum(stack.real(item.shapes) for item in items), time.perf_counter() - started)
@@ -297,7 +297,7 @@ class ClientMap:
 
     def _one_stack(self, fn: ClientFunction, shared: Shared, items: list[Item], key: Hashable) -> list[Tree]:
         f = StackedObjective(self.data.task)
-        owns, own = stack.stack_trees([item.own for item in items])
+        privates, private = stack.stack_trees([item.private for item in items])
         runs = [item.index for item in items]
         alone = len(set(runs)) == 1  # one run's state is broadcast, not copied
         commons, common = (
@@ -310,7 +310,9 @@ class ClientMap:
             )
             plans.append(plan)
             packed += tensors
-        mapped = stack.Mapped(lambda *args: fn(f, *args), tuple(plans), own, common, broadcast=alone)
-        leaves, ran = self.graphs(None if key is None else (key, *mapped.identity), mapped, [*owns, *commons, *packed])
+        mapped = stack.Mapped(lambda *args: fn(f, *args), tuple(plans), private, common, broadcast=alone)
+        leaves, ran = self.graphs(
+            None if key is None else (key, *mapped.identity), mapped, [*privates, *commons, *packed]
+        )
         self.gradient_calls += f.gradient_calls
         return [pytree.tree_unflatten([leaf[i] for leaf in leaves], ran.result) for i in range(len(items))]

@@ -27,10 +27,10 @@ from pflbench.typing import Params
 from pflbench.vector import replace
 
 Tree = Any
-Left = Mapping[Owner, tuple[Tree, Tree]]
+Trained = Mapping[Owner, tuple[Tree, Tree]]
 Scored = Iterator[tuple[int, list[Score]]]
 """Scores of runs, each with the run's index in its group; a run may come several times."""
-Kept = Callable[[int, str, int, Params], None]
+OnModel = Callable[[int, str, int, Params], None]
 """Takes a model: its run's index in the group, its stage, its client (-1: whom the test rows score), itself.
 
 Those that the last scores are of ("finetuned": after the last step), and "global" also where it is not scored."""
@@ -46,7 +46,7 @@ class Hits(NamedTuple):
 
 
 def leaves_models(scoring: Scoring) -> bool:
-    """True if local models are scored: those that the clients' last local updates left."""
+    """True if local models are scored: those of the clients' last local updates."""
     return "stored" in scoring.stages or "sampled" in scoring.stages
 
 
@@ -80,16 +80,16 @@ def curve(
     """
     support, tuning, query = taken
     w = deployed = _deploy(method, f, server, support)
-    points = [score(f, w, seen(method, query, support[0] if support else None))]
+    points = [score(f, w, as_predicted(method, query, support[0] if support else None))]
     for t, b in enumerate(tuning):
         assert scoring.finetune is not None
         lr = scoring.finetune.lr * scoring.finetune.decay ** (t // scoring.finetune.every)
         w = keep(b, tuned(f, w, b, lr, method.tuned(t)), w)
-        points.append(score(f, w, seen(method, query, b)))
+        points.append(score(f, w, as_predicted(method, query, b)))
     return Hits(*[torch.stack(values) for values in zip(*points, strict=True)]), deployed, w
 
 
-def seen(method: Method, query: Batches, last: Batch | None) -> Batches:
+def as_predicted(method: Method, query: Batches, last: Batch | None) -> Batches:
     """The query as a model is given it that was fine-tuned on `last` (see `Method.predicting`)."""
     return tuple(method.predicting(b, last) for b in query)
 
@@ -112,9 +112,9 @@ def before_aggregation(method: Method, scoring: Scoring) -> bool:
 
 
 def evaluate(
-    method: Method, runs: Mapping[int, Run], clients: ClientMap, round: int, kept: Kept | None = None
+    method: Method, runs: Mapping[int, Run], clients: ClientMap, round: int, on_model: OnModel | None = None
 ) -> Scored:
-    """Score runs of a group after so many rounds; `kept` takes the models.
+    """Score runs of a group after so many rounds; `on_model` takes the models.
 
     Personal models that training leaves behind are not scored here if the suite scores them before aggregation.
     """
@@ -122,44 +122,49 @@ def evaluate(
         return
     scoring = next(iter(runs.values())).spec.scoring
     stages, everyone = set(scoring.stages), [(index, client) for index, run in runs.items() for client in run.scored]
-    if _deploys_to_clients(method, scoring, bool(kept)):
-        for owners in clients.portions(everyone) if kept else [everyone]:  # so many that memory holds their models
-            yield from _deployed(method, runs, clients, round, owners, kept)
+    if _deploys_to_clients(method, scoring, bool(on_model)):
+        for owners in clients.portions(everyone) if on_model else [everyone]:  # so many that memory holds their models
+            yield from _deployed(method, runs, clients, round, owners, on_model)
     if "global" in stages and scoring.global_on == "test-set":
-        yield from _on_test_rows(method, runs, clients, round, kept)
+        yield from _on_test_rows(method, runs, clients, round, on_model)
     if "personalized" in stages and not before_aggregation(method, scoring):
         for owners in clients.portions(everyone):
-            left = {(index, client): (runs[index].state(client), None) for index, client in owners}
-            yield from personal(method, runs, clients, round, left, kept)
+            trained = {(index, client): (runs[index].state(client), None) for index, client in owners}
+            yield from personal(method, runs, clients, round, trained, on_model)
     if leaves_models(scoring):
-        yield from _left_behind(runs, clients, round, kept)
+        yield from _local_models(runs, clients, round, on_model)
 
 
-def _deploys_to_clients(method: Method, scoring: Scoring, kept: bool) -> bool:
-    """True if clients get the global model: to be scored or fine-tuned, or to be kept though nothing scores it."""
+def _deploys_to_clients(method: Method, scoring: Scoring, on_model: bool) -> bool:
+    """True if clients get the global model: to be scored or fine-tuned, or to be stored though nothing scores it."""
     stages = set(scoring.stages)
     if "finetuned" in stages or ("global" in stages and scoring.global_on == "clients"):
         return True
-    return kept and "global" not in stages and of_class(type(method)).global_model == "trained"
+    return on_model and "global" not in stages and of_class(type(method)).global_model == "trained"
 
 
 def personal(
-    method: Method, runs: Mapping[int, Run], clients: ClientMap, round: int, left: Left, kept: Kept | None = None
+    method: Method,
+    runs: Mapping[int, Run],
+    clients: ClientMap,
+    round: int,
+    trained: Trained,
+    on_model: OnModel | None = None,
 ) -> Scored:
     """Score the personal models of these clients, by (run, client): on their query rows, at each of their stages.
 
-    `left`: each client's state after training, and its upload of this round. Without an upload (None) models are made
-    from their states and the server's; with one they are what their training of this round left behind. `kept` takes
-    them. Where the suite asks for features, their means over each client's support become metrics of its run.
+    `trained`: each client's state after training, and its upload of this round. Without an upload (None) models are
+    made from their states and the server's; with one they are what this round's training made. `on_model` takes them.
+    Where the suite asks for features, their means over each client's support become metrics of its run.
     """
-    if not left:
+    if not trained:
         return
-    fresh = all(sent is None for _, sent in left.values())
+    fresh = all(sent is None for _, sent in trained.values())
     if fresh and not (stages := of_class(type(method))).adapts(vars(method)):
         raise UsageError(f"{type(method).__name__} has no personal models without {stages.personal_needs}.")
     draws = drawn_by(method, "personal_draws", method.personal_draws()) if fresh else ()
-    items, keys = [], clients.keys(runs, [*left], "personalize", round)
-    for ((index, client), (state, sent)), key in zip(left.items(), keys, strict=True):
+    items, keys = [], clients.keys(runs, [*trained], "personalize", round)
+    for ((index, client), (state, sent)), key in zip(trained.items(), keys, strict=True):
         run = runs[index]
         drawn, _ = run.streams[client].draw(draws, 0, "personalize", round)
         support = pieces(run.federation.support[client]) if run.spec.scoring.features else []
@@ -167,18 +172,20 @@ def personal(
             Item(index, (state, () if sent is None else sent, key), (*drawn, _query(run, clients, client), support))
         )
 
-    def made(f: Objective, server: Tree, own: Tree, *taken: Batches) -> Tree:
-        (state, sent, key), (*adapting, query, support) = own, taken
-        fed, now = keyed(adapting, key, clients.data.task), Watched(round - 1, key, asked)
+    def made(f: Objective, server: Tree, private: Tree, *taken: Batches) -> Tree:
+        (state, sent, key), (*adapting, query, support) = private, taken
+        fed, now = keyed(adapting, key, clients.data.task), Watched(round - 1, key, requested)
         how = {} if fresh else {"upload": sent}
         model = method.personal_model(f, server, state, *fed, round=now, **how)
-        found = models(method, "personal_model", model, clients.data.task.network.layout.size)
-        scores = {stage: score(f, w, query) for stage, w in found.items()}
-        return scores, found if kept else {}, _means(f, found["personalized"], support)
+        by_stage = models(method, "personal_model", model, clients.data.task.network.layout.size)
+        scores = {stage: score(f, w, query) for stage, w in by_stage.items()}
+        return scores, by_stage if on_model else {}, _means(f, by_stage["personalized"], support)
 
-    name, asked = ("personal", fresh, kept is None), set[int]()
-    yield from _mapped(clients, runs, made, [*left], items, None if name in clients.timely else name, round, kept)
-    if asked:
+    name, requested = ("personal", fresh, on_model is None), set[int]()
+    yield from _mapped(
+        clients, runs, made, [*trained], items, None if name in clients.timely else name, round, on_model
+    )
+    if requested:
         clients.timely.add(name)
 
 
@@ -190,7 +197,7 @@ def _mapped(
     items: Sequence[Item],
     key: Hashable,
     round: int,
-    kept: Kept | None,
+    on_model: OnModel | None,
 ) -> Scored:
     """Scores of these items, where `fn` returns tallies and models by stage, and mean features."""
     made = clients(fn, {index: run.server for index, run in runs.items()}, items, key=key)
@@ -200,17 +207,17 @@ def _mapped(
         run.metrics += [Metric(round, client, f"feature/{i}", value) for i, value in enumerate(means)]
         for stage, tally in tallies.items():
             yield index, _rows(stage, run.spec.scoring.average, round, client, tally)
-        if kept:
+        if on_model:
             for stage, w in by_stage.items():
-                kept(index, stage, client, w)
+                on_model(index, stage, client, w)
 
 
-def _means(f: Objective, w: Params, seen: Batches) -> Tensor:
+def _means(f: Objective, w: Params, batches: Batches) -> Tensor:
     """The mean features ["features"] of a model on all of these rows; none if there are no rows."""
-    if not seen:
+    if not batches:
         return w.new_empty(0)
-    total, rows = torch.zeros_like(f.features(w, seen[0])[0]), w.new_zeros(())
-    for b in seen:
+    total, rows = torch.zeros_like(f.features(w, batches[0])[0]), w.new_zeros(())
+    for b in batches:
         z = f.features(w, b)
         mask = torch.ones_like(b.rows, dtype=torch.bool) if b.mask is None else b.mask
         new = total + torch.where(mask[:, None], z, 0).sum(0), rows + mask.sum()
@@ -218,7 +225,7 @@ def _means(f: Objective, w: Params, seen: Batches) -> Tensor:
     return total / rows
 
 
-def _left_behind(runs: Mapping[int, Run], clients: ClientMap, round: int, kept: Kept | None) -> Scored:
+def _local_models(runs: Mapping[int, Run], clients: ClientMap, round: int, on_model: OnModel | None) -> Scored:
     """Local models: of the clients scored ("stored"), and of the last cohort ("sampled")."""
     for stage in next(iter(runs.values())).spec.scoring.stages:
         if stage not in ("stored", "sampled"):
@@ -226,14 +233,16 @@ def _left_behind(runs: Mapping[int, Run], clients: ClientMap, round: int, kept: 
         owners = [
             (index, client)
             for index, run in runs.items()
-            for client in sorted(run.left.keys() & run.scored if stage == "stored" else run.latest)
+            for client in sorted(run.local_models.keys() & run.scored if stage == "stored" else run.latest)
         ]
-        items = [Item(i, runs[i].left[client], (_query(runs[i], clients, client),)) for i, client in owners]
+        items = [Item(i, runs[i].local_models[client], (_query(runs[i], clients, client),)) for i, client in owners]
 
         def one(f: Objective, server: Tree, w: Params, query: Batches, stage: str = stage) -> Tree:
-            return {stage: score(f, w, query)}, {stage: w} if kept else {}, ()
+            return {stage: score(f, w, query)}, {stage: w} if on_model else {}, ()
 
-        yield from _mapped(clients, runs, one, owners, items, ("left behind", stage, kept is None), round, kept)
+        yield from _mapped(
+            clients, runs, one, owners, items, ("local models", stage, on_model is None), round, on_model
+        )
 
 
 def _deployed(
@@ -242,7 +251,7 @@ def _deployed(
     clients: ClientMap,
     round: int,
     owners: Sequence[Owner],
-    kept: Kept | None,
+    on_model: OnModel | None,
 ) -> Scored:
     """The global model on the query rows of each of these clients, and its fine-tuning."""
     scoring = next(iter(runs.values())).spec.scoring
@@ -260,21 +269,23 @@ def _deployed(
         scored = "global" in scoring.stages and scoring.global_on == "clients"
         tallies = {"global": Hits(*[v[0] for v in tally])} if scored else {}
         made = {"global": deployed} | ({"finetuned": last} if tunes else {})
-        return tallies | ({"finetuned": tally} if tunes else {}), made if kept else {}, ()
+        return tallies | ({"finetuned": tally} if tunes else {}), made if on_model else {}, ()
 
-    yield from _mapped(clients, runs, one, owners, items, ("scoring", kept is None), round, kept)
+    yield from _mapped(clients, runs, one, owners, items, ("scoring", on_model is None), round, on_model)
 
 
-def _on_test_rows(method: Method, runs: Mapping[int, Run], clients: ClientMap, round: int, kept: Kept | None) -> Scored:
+def _on_test_rows(
+    method: Method, runs: Mapping[int, Run], clients: ClientMap, round: int, on_model: OnModel | None
+) -> Scored:
     """The global model on the federation's test rows, as client -1."""
     items = [Item(index, (), (pieces(run.federation.test),)) for index, run in runs.items()]
 
-    def one(f: LoopObjective, server: Tree, own: tuple[()], query: Batches) -> Tree:
+    def one(f: LoopObjective, server: Tree, private: tuple[()], query: Batches) -> Tree:
         w = _deploy(method, f, server, ())
-        return {"global": score(f, w, seen(method, query, None))}, {"global": w} if kept else {}, ()
+        return {"global": score(f, w, as_predicted(method, query, None))}, {"global": w} if on_model else {}, ()
 
     owners = [(index, -1) for index in runs]
-    yield from _mapped(clients, runs, one, owners, items, ("test rows", kept is None), round, kept)
+    yield from _mapped(clients, runs, one, owners, items, ("test rows", on_model is None), round, on_model)
 
 
 def _query(run: Run, clients: ClientMap, client: int) -> Drawn:
@@ -286,10 +297,10 @@ def _query(run: Run, clients: ClientMap, client: int) -> Drawn:
 
 def _rows(stage: str, average: str, round: int, client: int, tally: Hits) -> list[Score]:
     """A score per entry of the tally, whose number is the fine-tuning step; one of a tally of scalars."""
-    found = []
+    rows = []
     for step, (correct, examples, loss_sum, batch_accuracy) in enumerate(
         zip(*(np.atleast_1d(host.read(values, "scores")).tolist() for values in tally), strict=True)
     ):
         accuracy = batch_accuracy if average == "batches" else correct / examples
-        found.append(Score(stage, round, step, client, int(correct), int(examples), loss_sum, accuracy))
-    return found
+        rows.append(Score(stage, round, step, client, int(correct), int(examples), loss_sum, accuracy))
+    return rows

@@ -16,8 +16,8 @@ Tree = Any
 
 def form(tree: Tree) -> str:
     """The structure of a tree with the type and shape of each tensor, in one line."""
-    told = pytree.tree_map(lambda x: f"{str(x.dtype)[6:]}{[*x.shape]}" if isinstance(x, Tensor) else x, tree)
-    return str(told).replace("'", "")
+    described = pytree.tree_map(lambda x: f"{str(x.dtype)[6:]}{[*x.shape]}" if isinstance(x, Tensor) else x, tree)
+    return str(described).replace("'", "")
 
 
 def returned(method: Method, what: str, made: Tree, like: Tree = None) -> Tree:

@@ -68,13 +68,13 @@ class Task(NamedTuple):
         raw = self.pool.index_select(0, rows if rows.dim() == 1 else rows.flatten())
         if self.augment and b.key is not None:
             raw = crop_flip(raw.view(*rows.shape, *raw.shape[1:]), b.key).view_as(raw)
-        found = raw.to(dtype)
+        images = raw.to(dtype)
         if self.normalization is None:
-            found.div_(255)
+            images.div_(255)
         else:
-            shift, scale = _channels(self.normalization, dtype, found.device)
-            found.sub_(shift).mul_(scale)
-        return found if rows.dim() == 1 else found.view(*rows.shape, *found.shape[1:])
+            shift, scale = _channels(self.normalization, dtype, images.device)
+            images.sub_(shift).mul_(scale)
+        return images if rows.dim() == 1 else images.view(*rows.shape, *images.shape[1:])
 
     def logits(self, pieces: list[Tensor], b: Batch, key: Tensor | None = None) -> Tensor:
         """Logits ["batch", "classes"] on the images of a batch; of a stack ["clients", "batch", "classes"].
@@ -238,7 +238,7 @@ class LoopObjective(Facts):
         check_tensors(args)
         self._passes.append((1.0, b))
         self.gradient_calls += 1
-        return self._apply(partial(self._grad, wrt=wrt, own=loss and LossFn(loss, at)), w, b, *args)
+        return self._apply(partial(self._grad, wrt=wrt, custom=loss and LossFn(loss, at)), w, b, *args)
 
     def hvp(self, w: Params, b: Batch, v: Params) -> Params:
         self._passes.append((SECOND, b))
@@ -259,22 +259,22 @@ class LoopObjective(Facts):
         return fn(w, b, *more)
 
     def _losses(
-        self, pieces: list[Tensor], b: Batch, own: LossFn | None = None, args: tuple[Tensor, ...] = ()
+        self, pieces: list[Tensor], b: Batch, custom: LossFn | None = None, args: tuple[Tensor, ...] = ()
     ) -> Tensor:
         """The client's loss; of a stack ["clients"]."""
-        if own is None:
+        if custom is None:
             return F.cross_entropy(self.task.logits(pieces, b, b.key), b.labels)
-        outputs = self.task.logits(pieces, b, b.key) if own.at == "logits" else self.task.features(pieces, b)
-        return own.loss(outputs, b.labels, b.mask, *args)
+        outputs = self.task.logits(pieces, b, b.key) if custom.at == "logits" else self.task.features(pieces, b)
+        return custom.loss(outputs, b.labels, b.mask, *args)
 
     def _loss(self, w: Tensor, b: Batch) -> Tensor:
         with torch.no_grad():
             return self._mean(b, lambda piece: self._losses([w], piece))
 
-    def _grad(self, w: Tensor, b: Batch, *args: Tensor, wrt: str | None, own: LossFn | None) -> Tensor:
+    def _grad(self, w: Tensor, b: Batch, *args: Tensor, wrt: str | None, custom: LossFn | None) -> Tensor:
         where = self.part(wrt) if wrt else None
-        if own is not None:
-            return self._differentiated(w, b, where, own, args)
+        if custom is not None:
+            return self._differentiated(w, b, where, custom, args)
         if self.network.gradient is not None and not self.task.bf16:
             return self._derived(w, b, wrt)
         return self._mean(b, lambda piece: self._differentiated(w, piece, where))
@@ -294,11 +294,11 @@ class LoopObjective(Facts):
             return torch.cat([self.task.features([w], piece) for piece in self._pieces(b)])
 
     def _differentiated(
-        self, w: Tensor, b: Batch, where: slice | None, own: LossFn | None = None, args: tuple[Tensor, ...] = ()
+        self, w: Tensor, b: Batch, where: slice | None, custom: LossFn | None = None, args: tuple[Tensor, ...] = ()
     ) -> Tensor:
         with torch.enable_grad():
             pieces, leaf = cut(w, where)
-            losses = self._losses(pieces, b, own, args)
+            losses = self._losses(pieces, b, custom, args)
             return torch.autograd.grad(losses.sum() if losses.dim() else losses, leaf)[0]
 
     def _derived(self, w: Tensor, b: Batch, wrt: str | None) -> Tensor:
@@ -342,12 +342,12 @@ class StackedObjective(LoopObjective):
         return result
 
     def _losses(
-        self, pieces: list[Tensor], b: Batch, own: LossFn | None = None, args: tuple[Tensor, ...] = ()
+        self, pieces: list[Tensor], b: Batch, custom: LossFn | None = None, args: tuple[Tensor, ...] = ()
     ) -> Tensor:
-        if own is not None:
-            outputs = self.task.logits(pieces, b, b.key) if own.at == "logits" else self.task.features(pieces, b)
+        if custom is not None:
+            outputs = self.task.logits(pieces, b, b.key) if custom.at == "logits" else self.task.features(pieces, b)
             dims = (0, 0, None if b.mask is None else 0, *[0] * len(args))
-            losses: Tensor = torch.vmap(own.loss, in_dims=dims)(outputs, b.labels, b.mask, *args)
+            losses: Tensor = torch.vmap(custom.loss, in_dims=dims)(outputs, b.labels, b.mask, *args)
             return losses
         logits = self.task.logits(pieces, b, b.key)
         each = F.cross_entropy(logits.flatten(0, 1), b.labels.flatten(), reduction="none").view(b.labels.shape)
@@ -355,8 +355,8 @@ class StackedObjective(LoopObjective):
             return each.mean(1)
         return torch.where(b.mask, each, 0).sum(1) / b.mask.sum(1).clamp(min=1)
 
-    def _grad(self, w: Tensor, b: Batch, *args: Tensor, wrt: str | None, own: LossFn | None) -> Tensor:
-        return self._differentiated(w, b, self.part(wrt) if wrt else None, own, args)
+    def _grad(self, w: Tensor, b: Batch, *args: Tensor, wrt: str | None, custom: LossFn | None) -> Tensor:
+        return self._differentiated(w, b, self.part(wrt) if wrt else None, custom, args)
 
     def _pieces(self, b: Batch) -> list[Batch]:
         return [b]

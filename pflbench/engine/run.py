@@ -48,9 +48,9 @@ def arrived(spec: RunSpec, cohort: np.ndarray, index: int) -> np.ndarray:
         return cohort
     random = stream(spec.seed, "arrival", index)
     while True:
-        there = random.random(len(cohort)) < spec.arrival
-        if there.sum() >= min(FEWEST, len(cohort)):
-            return cohort[there]
+        arrives = random.random(len(cohort)) < spec.arrival
+        if arrives.sum() >= min(FEWEST, len(cohort)):
+            return cohort[arrives]
 
 
 def weights(spec: RunSpec, federation: Federation, clients: list[int]) -> Tensor:
@@ -127,7 +127,7 @@ class Run:
     """The state of a client that has not taken part yet."""
     cursors: np.ndarray
     states: States = field(init=False)
-    left: dict[int, Params] = field(default_factory=dict)
+    local_models: dict[int, Params] = field(default_factory=dict)
     """Each client's local model, where it is scored."""
     latest: list[int] = field(default_factory=list)
     """Clients of the last round."""

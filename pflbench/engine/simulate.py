@@ -18,7 +18,7 @@ from pflbench.engine import host
 from pflbench.engine.batches import support_streams
 from pflbench.engine.capture import Graphs
 from pflbench.engine.client_map import PORTION, ClientMap, Data, Execution, Item, Owner, Watched, keyed, one_lane
-from pflbench.engine.evaluate import Kept, before_aggregation, evaluate, leaves_models, personal
+from pflbench.engine.evaluate import OnModel, before_aggregation, evaluate, leaves_models, personal
 from pflbench.engine.forms import draws, models, pair, returned
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.run import Initial, Run, arrived, coin, sample_cohort, weights
@@ -60,7 +60,7 @@ class Setup:
     """Called with the number of finished rounds."""
     after_round: Callable[[Simulation], None] | None = None
     """Called with the simulation after each round and its scores; what it raises ends the training."""
-    kept: Kept | None = None
+    on_model: OnModel | None = None
     """Called with every model that the last round's scores are of."""
 
 
@@ -140,14 +140,14 @@ class Simulation:
                 if client in senders[index]:
                     uploads[index][client] = sent
                 if client in keepers[index]:
-                    self.clients.beside_graphs(partial(self._keep, self.runs[index], client, sent, state))
+                    self.clients.outside_graphs(partial(self._keep, self.runs[index], client, sent, state))
         for index, run in self.alive.items():
             run.latest = keepers[index]
             now = Round(self.rounds)
-            mine = [uploads[index].pop(client) for client in senders[index]]
+            sent = [uploads[index].pop(client) for client in senders[index]]
             share = host.upload(weights(run.spec, run.federation, senders[index]), self.clients.data.device)
-            whole = _stacked(mine, self.clients)
-            self.clients.beside_graphs(partial(_aggregate, run, whole, share, self.method, now, len(run.latest)))
+            whole = _stacked(sent, self.clients)
+            self.clients.outside_graphs(partial(_aggregate, run, whole, share, self.method, now, len(run.latest)))
             if self._scored_after(self.rounds + 1):
                 self._diagnose(run)
         self.rounds += 1
@@ -169,7 +169,7 @@ class Simulation:
             f = LoopObjective(self.clients.data.task)
             made = self.method.personal_model(f, run.server, state, round=Round(self.rounds), upload=sent)
             size = f.network.layout.size
-            run.left[client] = owned_copy(models(self.method, "personal_model", made, size)["personalized"])
+            run.local_models[client] = owned_copy(models(self.method, "personal_model", made, size)["personalized"])
 
     def _work(self) -> tuple[list[Owner], Clients, Clients]:
         """Clients of this round as (run, client): training ones, largest first; those that upload; that keep state."""
@@ -177,9 +177,9 @@ class Simulation:
         for index, run in self.alive.items():
             everyone = self.method.joins == "everyone"
             training = run.federation.training
-            asked = np.flatnonzero(training) if everyone else sample_cohort(run.spec, training, self.rounds)
-            senders[index] = arrived(run.spec, asked, self.rounds).tolist()
-            keepers[index] = asked.tolist() if self.method.commits == "trained" else senders[index]
+            joining = np.flatnonzero(training) if everyone else sample_cohort(run.spec, training, self.rounds)
+            senders[index] = arrived(run.spec, joining, self.rounds).tolist()
+            keepers[index] = joining.tolist() if self.method.commits == "trained" else senders[index]
             trained = keepers[index]
             if self._scores_training():
                 trained = [*trained, *run.scored]
@@ -210,13 +210,15 @@ class Simulation:
                 if client in keepers[index]:
                     self.runs[index].counted.append(images if client in senders[index] else uploadless)
         if scored:
-            left = {
+            results_by_owner = {
                 (index, client): (state, sent)
                 for (index, client), (sent, state) in zip(portion, results, strict=True)
                 if client in self.runs[index].scored
             }
-            kept = self.setup.kept if self.rounds + 1 == self.runs[0].spec.rounds else None
-            for index, scores in personal(self.method, self.alive, self.clients, self.rounds + 1, left, kept):
+            on_model = self.setup.on_model if self.rounds + 1 == self.runs[0].spec.rounds else None
+            for index, scores in personal(
+                self.method, self.alive, self.clients, self.rounds + 1, results_by_owner, on_model
+            ):
                 self.runs[index].scores += scores
         return results
 
@@ -229,18 +231,18 @@ class Simulation:
 
     def _local_updates(self, items: list[Item], drawn: tuple[Draw, ...]) -> list[tuple[Tree, Tree, Tensor, Tensor]]:
         """Uploads, new states and images of gradients of clients who draw the same; the latter without `for_upload`."""
-        asked: set[int] = set()
+        requested: set[int] = set()
 
-        def update(f: LoopObjective, server: Tree, own: Tree, *taken: Batches) -> Tree:
-            fed, now = keyed(taken, own[1], self.clients.data.task), Watched(self.rounds, own[1], asked)
-            sent, state = pair(self.method, self.method.client(f, server, own[0], *fed, round=now), own[0])
-            zero = own[1].new_zeros((), dtype=torch.float64)
+        def update(f: LoopObjective, server: Tree, private: Tree, *taken: Batches) -> Tree:
+            fed, now = keyed(taken, private[1], self.clients.data.task), Watched(self.rounds, private[1], requested)
+            sent, state = pair(self.method, self.method.client(f, server, private[0], *fed, round=now), private[0])
+            zero = private[1].new_zeros((), dtype=torch.float64)
             free = {id(b.rows) for draw, several in zip(drawn, fed, strict=True) if draw.for_upload for b in several}
             return sent, state, f.images(zero), f.images(zero, free)
 
         key = None if "training" in self.clients.timely else ("training", drawn)
         results = self.clients(update, [run.server for run in self.runs], items, key=key)
-        if asked:
+        if requested:
             self.clients.timely.add("training")
         return results
 
@@ -258,8 +260,8 @@ class Simulation:
         for run in self.runs:
             run.check()
         alive = self.alive
-        kept = self.setup.kept if last else None
-        for index, scores in evaluate(self.method, alive, self.clients, self.rounds, kept):
+        on_model = self.setup.on_model if last else None
+        for index, scores in evaluate(self.method, alive, self.clients, self.rounds, on_model):
             alive[index].scores += scores
         for run in alive.values():
             if last and "personalized" in run.spec.scoring.stages:
@@ -300,7 +302,7 @@ def _stacked(trees: list[Tree], clients: ClientMap) -> Tree:
     """Trees with their leaves stacked. Empties the list, so that each leaf is freed as soon as it is in its stack."""
     spec = pytree.tree_structure(trees[0])
     leaves = [pytree.tree_leaves(trees.pop(0)) for _ in range(len(trees))]
-    stacks = [clients.beside_graphs(partial(torch.stack, [x.pop(0) for x in leaves])) for _ in range(spec.num_leaves)]
+    stacks = [clients.outside_graphs(partial(torch.stack, [x.pop(0) for x in leaves])) for _ in range(spec.num_leaves)]
     return pytree.tree_unflatten(stacks, spec)
 
 

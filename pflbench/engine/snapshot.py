@@ -31,7 +31,7 @@ def tensors(simulation: Simulation) -> Iterator[tuple[str, Tensor]]:
         yield from _leaves(f"{index}/server", run.server)
         for client in run.states:
             yield from _leaves(f"{index}/state/{client}", run.states[client])
-        for client, model in run.left.items():
+        for client, model in run.local_models.items():
             yield f"{index}/left/{client}", model
 
 
@@ -50,7 +50,7 @@ def _values(run: Run) -> dict[str, Any]:
     run.check()
     return {
         "states": list(run.states),
-        "left": list(run.left),
+        "left": list(run.local_models),
         "latest": [int(client) for client in run.latest],
         "cursors": run.cursors.tolist(),
         "scores": [list(score) for score in run.scores],
@@ -70,16 +70,16 @@ def restore(simulation: Simulation, values: Mapping[str, Any], read: Read) -> No
     clients, device = simulation.clients, simulation.clients.data.device
     clients.seconds = values["seconds"]
     clients.real_rows, clients.padded_rows = values["rows"]
-    for index, (run, held) in enumerate(zip(simulation.runs, values["runs"], strict=True)):
+    for index, (run, stored) in enumerate(zip(simulation.runs, values["runs"], strict=True)):
         run.server = _tree(f"{index}/server", run.server, read, device)
-        for client in held["states"]:
+        for client in stored["states"]:
             run.states[client] = _tree(f"{index}/state/{client}", run.fresh, read, device)
-        run.left = {client: read(f"{index}/left/{client}").to(device) for client in held["left"]}
-        run.latest, run.cursors = held["latest"], np.array(held["cursors"], np.int64)
-        run.scores = [Score(*one) for one in held["scores"]]
-        run.metrics = [Metric(*one) for one in held["metrics"]]
-        run.tally.spans = {name: tuple(span) for name, span in held["costs"].items()}
-        run.failure = None if held["failure"] is None else Diverged(held["failure"])
+        run.local_models = {client: read(f"{index}/left/{client}").to(device) for client in stored["left"]}
+        run.latest, run.cursors = stored["latest"], np.array(stored["cursors"], np.int64)
+        run.scores = [Score(*one) for one in stored["scores"]]
+        run.metrics = [Metric(*one) for one in stored["metrics"]]
+        run.tally.spans = {name: tuple(span) for name, span in stored["costs"].items()}
+        run.failure = None if stored["failure"] is None else Diverged(stored["failure"])
 
 
 def _leaves(name: str, tree: Any) -> Iterator[tuple[str, Tensor]]:

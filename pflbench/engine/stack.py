@@ -96,7 +96,7 @@ class Unpacking:
     def unpack(self, packed: list[Tensor]) -> Batches:
         """One client's minibatches from its part of the padded tensors."""
         rows, labels, *rest = packed
-        optional = [rest.pop(0) if there else None for there in (self.masked, self.padded, self.indexed)]
+        optional = [rest.pop(0) if present else None for present in (self.masked, self.padded, self.indexed)]
 
         def one(s: int) -> Batch:
             mask, real, places = (None if tensor is None else tensor[s] for tensor in optional)
@@ -119,14 +119,14 @@ def pad(
     `offsets`: the first pool row of each client's run; `upload`: brings an array to the device.
     """
     n_steps = max(len(d) for d in drawn)
-    n_rows = max((mine.shape[-1] for d in drawn for mine in d), default=1)
-    indexed = any(mine.ndim == 2 for d in drawn for mine in d)
+    n_rows = max((rows.shape[-1] for d in drawn for rows in d), default=1)
+    indexed = any(rows.ndim == 2 for d in drawn for rows in d)
     rows = np.zeros((len(drawn), n_steps, n_rows), np.int64)
     mask, index = np.zeros(rows.shape, bool), np.zeros_like(rows)
     for i, (d, offset) in enumerate(zip(drawn, offsets, strict=True)):
         rows[i] = offset  # a padded row is some real image, so that nothing overflows
-        for s, mine in enumerate(d):
-            numbers, places = mine if indexed else (mine, 0)
+        for s, step in enumerate(d):
+            numbers, places = step if indexed else (step, 0)
             rows[i, s, : len(numbers)] = numbers + offset
             mask[i, s, : len(numbers)] = True
             index[i, s, : len(numbers)] = places
@@ -156,7 +156,7 @@ class Mapped:
 
     call: Callable[..., Tree]
     plans: tuple[Unpacking, ...]
-    own: Any
+    private: Any
     common: Any
     broadcast: bool
     """True if all clients of the stack share one common tree (they are of one run)."""
@@ -165,19 +165,24 @@ class Mapped:
     @property
     def identity(self) -> tuple[Hashable, ...]:
         """Key of a computation: two stacks with equal keys, functions and shapes compute the same."""
-        return self.plans, str(self.own), str(self.common), self.broadcast
+        return self.plans, str(self.private), str(self.common), self.broadcast
 
     def __call__(self, tensors: list[Tensor]) -> list[Tensor]:
         """Stacked leaves of the clients' results."""
-        rest, counts = iter(tensors), [self.own.num_leaves, self.common.num_leaves, *[p.tensors for p in self.plans]]
-        owns, commons, *packed = (list(islice(rest, count)) for count in counts)
+        rest, counts = (
+            iter(tensors),
+            [self.private.num_leaves, self.common.num_leaves, *[p.tensors for p in self.plans]],
+        )
+        privates, commons, *packed = (list(islice(rest, count)) for count in counts)
 
-        def one(own: list[Tensor], common: list[Tensor], packed: list[list[Tensor]]) -> list[Tensor]:
+        def one(private: list[Tensor], common: list[Tensor], packed: list[list[Tensor]]) -> list[Tensor]:
             taken = [plan.unpack(p) for plan, p in zip(self.plans, packed, strict=True)]
-            tree = self.call(pytree.tree_unflatten(common, self.common), pytree.tree_unflatten(own, self.own), *taken)
+            tree = self.call(
+                pytree.tree_unflatten(common, self.common), pytree.tree_unflatten(private, self.private), *taken
+            )
             leaves, self.result = pytree.tree_flatten(tree)
             return leaves
 
         dims = (0, None if self.broadcast else 0, 0)
-        found: list[Tensor] = torch.vmap(one, in_dims=dims)(owns, commons, packed)
-        return found
+        results: list[Tensor] = torch.vmap(one, in_dims=dims)(privates, commons, packed)
+        return results

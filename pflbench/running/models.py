@@ -147,7 +147,7 @@ class Unkept(UserWarning):
 
 
 class Models:
-    """Takes the models of a group's runs (see `evaluate.Kept`). Those of a run appear when it is published.
+    """Takes the models of a group's runs (see `evaluate.OnModel`). Those of a run appear when it is published.
 
     `layout`: that of their network, whose names the tensors have.
     """

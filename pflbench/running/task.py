@@ -234,7 +234,7 @@ def _train(
         heard = replace(
             setup,
             after_round=_written(under, trained.models is not None) if under else None,
-            kept=trained.models,
+            on_model=trained.models,
         )
         trained.simulation = Simulation(task.specs, federations, method, network, heard)
         if under:

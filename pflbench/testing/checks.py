@@ -313,7 +313,7 @@ def stages_as_declared(case: Case) -> str:
     def models(rounds: int) -> dict[tuple[str, int], Tensor]:
         result: dict[tuple[str, int], Tensor] = {}
         simulation = case.simulation(
-            [case.spec(scoring=scoring)], kept=lambda _, stage, client, w: result.update({(stage, client): w})
+            [case.spec(scoring=scoring)], on_model=lambda _, stage, client, w: result.update({(stage, client): w})
         )
         for _ in range(rounds):
             simulation.step()

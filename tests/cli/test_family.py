@@ -106,7 +106,8 @@ def test_a_run_made_anew_for_another_suite_stays_in_the_table_of_the_first(famil
     assert run.provenance["asked"]["suite"] == "ablation"
     requests = requests_of(Store(folder / "results"))[run.spec.id]
     assert {one for one in requests if one.file} == {
-        Request(name, "smoke", str(folder.resolve() / f"{name}.toml"), "foo.py:Foo", "shards") for name in ("tiny", "ablation")
+        Request(name, "smoke", str(folder.resolve() / f"{name}.toml"), "foo.py:Foo", "shards")
+        for name in ("tiny", "ablation")
     }
 
 

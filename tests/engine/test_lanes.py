@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from pflbench.engine.client_map import AGAIN, ClientMap, Item, LanePace
+from pflbench.engine.client_map import AGAIN, ClientMap, Data, Item, LanePace
+from pflbench.engine.objective import Task
 from pflbench.engine.simulate import Setup, Simulation
 from pflbench.methods.base import steps
 from pflbench.methods.cafeme import CAFeMe
@@ -99,6 +100,10 @@ def test_lanes_change_no_bit(method: Any) -> None:
     assert calls == same_calls > 0
 
 
+def client_map() -> ClientMap:
+    return ClientMap(Data(Task(CASE.network, FEDERATION.x), FEDERATION.labels, (0,)), "loop")
+
+
 def items(count: int = 6) -> list[Item]:
     return [Item(0, torch.tensor(float(i)), ([FEDERATION.support[i][:3]],)) for i in range(count)]
 
@@ -111,7 +116,7 @@ def test_clients_really_run_at_the_same_time_and_keep_their_order() -> None:
         together.wait(timeout=30)
         return own
 
-    found = in_lanes(CASE.map("loop", FEDERATION))(wait, [()], items())
+    found = in_lanes(client_map())(wait, [()], items())
     assert [int(x) for x in found] == [0, 1, 2, 3, 4, 5]
 
 
@@ -123,7 +128,7 @@ def test_an_error_in_a_lane_is_the_maps(bad: int) -> None:
         return own
 
     with pytest.raises(KeyError, match=f"client {bad}"):
-        in_lanes(CASE.map("loop", FEDERATION))(fail, [()], items())
+        in_lanes(client_map())(fail, [()], items())
 
 
 def test_no_more_clients_are_trained_after_an_error() -> None:
@@ -137,7 +142,7 @@ def test_no_more_clients_are_trained_after_an_error() -> None:
         time.sleep(0.02)
         return own
 
-    clients = in_lanes(CASE.map("loop", FEDERATION), lanes=2)
+    clients = in_lanes(client_map(), lanes=2)
     with pytest.raises(KeyError, match="client 0"):
         clients(fail, [()], [Item(0, torch.tensor(float(i)), ()) for i in range(50)])
     assert len(started) < 10
@@ -145,13 +150,13 @@ def test_no_more_clients_are_trained_after_an_error() -> None:
 
 def test_gradients_are_not_recorded_in_a_lane() -> None:
     """Each thread has its own grad mode; what a client returns must not hold a graph."""
-    server, _ = CASE.start()
+    server = CASE.network.init(0).double()
 
     def train(f: Any, server: Tensor, own: Any, taken: Any) -> Tensor:
         assert not torch.is_grad_enabled()
         return steps(lambda w, b: w - 0.1 * f.grad(w, b), server, taken)
 
-    for w in in_lanes(CASE.map("loop", FEDERATION))(train, [server], items()):
+    for w in in_lanes(client_map())(train, [server], items()):
         assert not w.requires_grad
 
 
@@ -171,7 +176,7 @@ def test_scoring_does_not_disturb_the_pace_of_training(monkeypatch: pytest.Monke
 
         return fn
 
-    clients = CASE.map("loop", FEDERATION)
+    clients = client_map()
     clients.lanes = lambda: 3
     for _ in range(5):
         clients(costs(1.0), [()], items(), key="training")

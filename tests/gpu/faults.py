@@ -90,13 +90,13 @@ def outputs_not_cloned() -> Patch:
 
 def inputs_rebound() -> Patch:
     """The next inputs take the names of the fixed ones, not their places."""
-    old = "for mine, new in zip(self.inputs, tensors, strict=True):\n        mine.copy_(new)"
+    old = "for static, new in zip(self.inputs, tensors, strict=True):\n        static.copy_(new)"
     return edited(_Recorded, "__call__", old, "self.inputs = [new.clone() for new in tensors]")
 
 
 def only_changes_copied() -> Patch:
     """Whether an input has changed is asked on the host."""
-    return edited(_Recorded, "__call__", "mine.copy_(new)", "torch.equal(mine, new) or mine.copy_(new)")
+    return edited(_Recorded, "__call__", "static.copy_(new)", "torch.equal(static, new) or static.copy_(new)")
 
 
 def replayed_aside() -> Patch:
@@ -263,8 +263,8 @@ def compared_on_host() -> Patch:
 
 def means_from_host() -> Patch:
     """The sum of features begins with zeros on the host."""
-    new = "torch.zeros(f.features(w, seen[0]).shape[-1], dtype=w.dtype)"
-    return edited(evaluate, "_means", "torch.zeros_like(f.features(w, seen[0])[0])", new)
+    new = "torch.zeros(f.features(w, batches[0]).shape[-1], dtype=w.dtype)"
+    return edited(evaluate, "_means", "torch.zeros_like(f.features(w, batches[0])[0])", new)
 
 
 # Memory, and the executor.

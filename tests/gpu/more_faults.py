@@ -30,7 +30,7 @@ def one_client_is_the_end() -> Patch:
 
 
 def graphs_stay_in_aggregation() -> Patch:
-    return patch.object(ClientMap, "beside_graphs", lambda self, fn: fn())
+    return patch.object(ClientMap, "outside_graphs", lambda self, fn: fn())
 
 
 def capture_does_not_wait() -> Patch:
@@ -42,7 +42,7 @@ def no_first_call() -> Patch:
 
 
 def noise_of_the_first_client() -> Patch:
-    return edited(Simulation, "_local_updates", "Watched(self.rounds, own[1]", "Watched(self.rounds, items[0].own[1]")
+    return edited(Simulation, "_local_updates", "Watched(self.rounds, private[1]", "Watched(self.rounds, items[0].private[1]")
 
 
 def dropout_of_the_process() -> Patch:

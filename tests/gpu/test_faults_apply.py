@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from pflbench import names
 from pflbench.engine.capture import Graphs
 from pflbench.engine.simulate import Setup, Simulation
+from pflbench.running import allocator
 from pflbench.spec import Finetune, Scoring
 from pflbench.testing import SIZES, Case, tiny_federation
 
@@ -94,8 +95,8 @@ SETTINGS = {
     "entries-on-host": Setting("fedbn"),
     "crops-by-the-host": Setting("fedavg", {"epochs": 1}, {"augment": "crop-flip", "batches": "reshuffled"}),
     "classes-on-host": Setting(
-        "cafeme",
-        {"context": "personalization", "labels": True, "steps": 2, "outer_batches": 2},
+        "cafeme/variants/cafeme.py:Labels",
+        {"steps": 2, "outer_batches": 2},
         {"scoring": Scoring(stages=("finetuned",), finetune=Finetune(steps=2, lr=0.05))},
     ),
     "order-by-a-coin": Setting("cafeme", {"steps": 3, "outer_batches": 2}),

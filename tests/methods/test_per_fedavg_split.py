@@ -76,9 +76,7 @@ def test_a_padded_minibatchs_halves_are_the_trimmed_ones_real_rows_first(
     whole = Batch(torch.arange(width) + 7, torch.arange(width), key=KEY)
     there = None if real else torch.tensor(False)
     padded = split(whole._replace(mask=torch.arange(width) < n, real=there), share)
-    trimmed = split(
-        Batch(*(None if x is None else x[:n] for x in whole[:2]), None, None, None, KEY), share
-    )
+    trimmed = split(Batch(*(None if x is None else x[:n] for x in whole[:2]), None, None, None, KEY), share)
     if padded is None:
         assert trimmed is None
         return

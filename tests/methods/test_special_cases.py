@@ -302,7 +302,10 @@ def test_scaffolds_client_controls_sum_to_n_times_the_servers(execution: Any) ->
         before = {client: state.clone() for client, state in run.states.items()}
         simulation.step()
         there = set(arrived(spec, sample_cohort(spec, FEDERATION.training, index), index).tolist())
-        assert 2 <= len(there) and {c for c, s in run.states.items() if c not in before or not torch.equal(s, before[c])} == there
+        assert (
+            2 <= len(there)
+            and {c for c, s in run.states.items() if c not in before or not torch.equal(s, before[c])} == there
+        )
         close(torch.stack(list(run.states.values())).sum(0), run.server.clients * run.server.c)
     assert run.server.c.norm() > 0.1
 

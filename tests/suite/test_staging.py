@@ -42,7 +42,7 @@ def refusal(asked: Suite, **arguments: Any) -> str:
 @pytest.mark.parametrize(
     ("method", "stage", "has"),
     [
-        ("fedprox", "personalized", "it has global, finetuned."),
+        ("scaffold", "personalized", "it has global, finetuned."),
         ("local", "global", "it has personalized, finetuned, stored, sampled."),
         ("fedper", "global", "it has personalized, finetuned, stored, sampled."),
         ("ifca", "stored", "it has global, personalized, finetuned."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from pflbench.suite.expand import expand
 from pflbench.suite.load import load
 from pflbench.suite.rows import suite_rows
 from pflbench.suite.tuning import Search, searches, suites_points
+from pflbench.suite.user_supplied import UserSupplied
 
 from .samples import raw, staged, write
 
@@ -121,6 +123,7 @@ def test_personal_models_before_the_global_one(tmp_path: Path) -> None:
 def test_own_methods_and_own_grids(suite: Suite, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(METHOD)
     grid = ["lr = 1, 1e-5", "kind=a,b", "fast=true,false", "batch=none,20"]
+    suite = replace(suite, supplied=UserSupplied(imports=True))
     (search,) = searches(suite, f"{tmp_path / 'mine.py'}:Mine", grid=grid)
     assert (search.guest, search.name, search.reading.stage) == (True, "mine.py:Mine", "finetuned")
     assert search.selected.location == f"{tmp_path / 'mine.py'}:Mine"

@@ -32,7 +32,7 @@ class LocalHeads(FedRepAveraged):
     """FedRep whose clients keep their heads; a new client starts from the initial one."""
 
     version: ClassVar[int] = 1
-    head_first: int = hyper(0, "First steps of fine-tuning, which train the head alone.", least=0)
+    head_first: int = hyper(0, "First steps of fine-tuning, which train the head alone.", added=True, least=0)
 
     def init_client(self, server, new):
         return Client(super().init_client(server, new), server[new.part("head")])
