@@ -297,6 +297,11 @@ class ClientMap:
 
     def _one_stack(self, fn: ClientFunction, shared: Shared, items: list[Item], key: Hashable) -> list[Tree]:
         f = StackedObjective(self.data.task)
+
+        def call(*args: Tree) -> Tree:
+            f.passes.clear()  # a record calls it twice, once to warm up
+            return fn(f, *args)
+
         privates, private = stack.stack_trees([item.private for item in items])
         runs = [item.index for item in items]
         alone = len(set(runs)) == 1  # one run's state is broadcast, not copied
@@ -310,7 +315,7 @@ class ClientMap:
             )
             plans.append(plan)
             packed += tensors
-        mapped = stack.Mapped(lambda *args: fn(f, *args), tuple(plans), private, common, broadcast=alone)
+        mapped = stack.Mapped(call, tuple(plans), private, common, broadcast=alone)
         leaves, ran = self.graphs(
             None if key is None else (key, *mapped.identity), mapped, [*privates, *commons, *packed]
         )

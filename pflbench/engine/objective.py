@@ -192,7 +192,8 @@ class LoopObjective(Facts):
         self.task, self.network, self.device = task, task.network, task.pool.device
         self.gradient_calls = 0
         """Calls of autograd."""
-        self._passes: list[tuple[float, Batch]] = []
+        self.passes: list[tuple[float, Batch]] = []
+        """Minibatches that were passed through the network, each with its cost in gradients."""
 
     @property
     def cacheable(self) -> bool:
@@ -210,7 +211,7 @@ class LoopObjective(Facts):
         """
         masks: dict[float, list[Tensor]] = {}
         total = zero
-        for weight, b in self._passes:
+        for weight, b in self.passes:
             if id(b.rows) in free:
                 continue
             if b.mask is None:
@@ -222,7 +223,7 @@ class LoopObjective(Facts):
         return total
 
     def __call__(self, w: Params, b: Batch) -> Scalar:
-        self._passes.append((FORWARD, b))
+        self.passes.append((FORWARD, b))
         return self._apply(self._loss, w, b)
 
     def grad(
@@ -236,21 +237,21 @@ class LoopObjective(Facts):
         args: tuple[Tensor, ...] = (),
     ) -> Part:
         check_tensors(args)
-        self._passes.append((1.0, b))
+        self.passes.append((1.0, b))
         self.gradient_calls += 1
         return self._apply(partial(self._grad, wrt=wrt, custom=loss and LossFn(loss, at)), w, b, *args)
 
     def hvp(self, w: Params, b: Batch, v: Params) -> Params:
-        self._passes.append((SECOND, b))
+        self.passes.append((SECOND, b))
         self.gradient_calls += 1
         return self._apply(self._hvp, w, b, v)
 
     def logits(self, w: Params, b: Batch) -> Tensor:
-        self._passes.append((FORWARD, b))
+        self.passes.append((FORWARD, b))
         return self._apply(self._logits, w, b)
 
     def features(self, w: Params, b: Batch) -> Tensor:
-        self._passes.append((FORWARD, b))
+        self.passes.append((FORWARD, b))
         return self._apply(self._features, w, b)
 
     # `StackedObjective` calls the functions below with a first axis of clients everywhere.

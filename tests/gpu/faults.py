@@ -126,7 +126,7 @@ def clients_not_in_key() -> Patch:
 def server_closed_over() -> Patch:
     """The server's state, the same for all clients of a run, is not handed to the record: it keeps the first one's."""
     new = "lambda common, *args: fn(f, shared[runs[0]] if alone else common, *args)"
-    return edited(ClientMap, "_one_stack", "lambda *args: fn(f, *args)", new)
+    return edited(ClientMap, "_one_stack", "Mapped(call,", f"Mapped({new},")
 
 
 def records_outlive_want_of_memory() -> Patch:
@@ -214,7 +214,7 @@ def rate_of_a_round() -> Patch:
         return draws(self, round)
 
     def client(self: Any, f: Any, server: Tensor, state: Any, *batches: Any, round: Round) -> Any:
-        return self.sgd(f, server, *batches, lr=self.lr * 0.9 ** vars(self).get("_now", 0)), state
+        return self.trained(f, server, *batches, lr=self.lr * 0.9 ** vars(self).get("_now", 0)), state
 
     return patch.multiple(FedAvg, draws=noted, client=client)
 
