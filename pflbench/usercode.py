@@ -241,7 +241,8 @@ def load(code: Code) -> ModuleType:
         parts = PurePosixPath(name.removesuffix("/__init__.py")).with_suffix("").parts
         names |= {".".join(parts[:n]) for n in range(1, len(parts) + 1)}
     for name in names:  # which may be other files, or older ones
-        sys.modules.pop(name, None)
+        if getattr(sys.modules.get(name), "__file__", None) != str(code.path):  # a script may have imported it
+            sys.modules.pop(name, None)
     if key in _loaded:
         module, imported = _loaded[key]
         sys.modules.update(imported)

@@ -51,6 +51,12 @@ def test_a_file_alone_is_its_own_hash(tmp_path: Path) -> None:
     assert version(tmp_path) == hashlib.sha256(digest.encode()).hexdigest()[:12]
 
 
+@pytest.fixture(autouse=True)
+def path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders of other tests' code are not on the import path."""
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if "pytest-of-" not in folder])
+
+
 LAYOUTS = {
     "plain": {"main.py": "import helper\nVALUE = helper.A\n", "helper.py": "A = 1\n"},
     "from": {"main.py": "from helper import A as VALUE\n", "helper.py": "A = 1\n"},

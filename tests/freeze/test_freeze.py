@@ -11,7 +11,12 @@ from pflbench.data.root import data_root
 from pflbench.store import Store, requests
 
 DATA = ["none", pytest.param("real", marks=pytest.mark.data)]
-CONTENT = {f"{suite} paper" for suite in ("cafeme-table2", "cafeme-readings-table2", "cafeme-fig4-table2")}
+CONTENT = {
+    "cafeme-table2 paper",
+    "cafeme-readings-table2 paper",
+    "cafeme-readings-table2 quick",
+    "cafeme-fig4-table2 paper",
+}
 """Parts of suites with runs whose id hashes FEMNIST's files, so that it is known only where the data or the run is."""
 
 
