@@ -23,8 +23,8 @@ from pflbench.errors import UsageError
 
 @pytest.fixture(autouse=True)
 def import_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Folders that a test adds are gone after it."""
-    monkeypatch.setattr(sys, "path", [*sys.path])
+    """Folders of other tests are not on it, and those that a test adds are gone after it."""
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if "pytest-of-" not in folder])
 
 
 def write(folder: Path, files: dict[str, str]) -> None:
@@ -49,12 +49,6 @@ def test_a_file_alone_is_its_own_hash(tmp_path: Path) -> None:
     assert list(files) == ["main.py"]
     digest = hashlib.sha256(usercode.bare(text.encode())).hexdigest()
     assert version(tmp_path) == hashlib.sha256(digest.encode()).hexdigest()[:12]
-
-
-@pytest.fixture(autouse=True)
-def path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Folders of other tests' code are not on the import path."""
-    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if "pytest-of-" not in folder])
 
 
 LAYOUTS = {
