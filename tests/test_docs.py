@@ -186,7 +186,9 @@ FILES = [code for code in CODE if re.fullmatch(r"[\w/]+(\.py|/)", code)]
 NAMES = [
     code
     for code in CODE
-    if re.fullmatch(r"\w+(\.\w+)+", code) and not code.endswith((".py", ".json")) and list(PACKAGE.glob(f"{code.split('.')[0]}*"))
+    if re.fullmatch(r"\w+(\.\w+)+", code)
+    and not code.endswith((".py", ".json"))
+    and list(PACKAGE.glob(f"{code.split('.')[0]}*"))
 ]
 
 

@@ -103,7 +103,7 @@ def test_killed_twenty_times_gives_the_same_table(tmp_path: Path) -> None:
     kills = 0
     while kills < KILLS:
         write = kills == 10
-        moment = float("inf") if write else draw.uniform(1, one + (whole - one) / 4)
+        moment = float("inf") if write else draw.uniform(1, whole)
         code = program(*RUN, "-r", "killed", moment=moment, within_write=write)
         now = stored(results)
         assert finished.items() <= now.items()  # neither repeated nor touched

@@ -61,6 +61,10 @@ def test_every_method_goes_on_bit_for_bit(name: str, kind: str, after: int) -> N
     assert expected.failure is None and {score.round for score in expected.scores} == {1, 2, 3}
     got, again = interrupted(case, spec, after)
     assert got.scores == expected.scores and got.metrics == expected.metrics and got.costs == expected.costs
-    for tree, other in ((run.server, again.server), (dict(run.states), dict(again.states)), (run.local_models, again.local_models)):
+    for tree, other in (
+        (run.server, again.server),
+        (dict(run.states), dict(again.states)),
+        (run.local_models, again.local_models),
+    ):
         assert pytree.tree_structure(tree) == pytree.tree_structure(other)
         assert all(map(torch.equal, pytree.tree_leaves(tree), pytree.tree_leaves(other)))

@@ -42,7 +42,9 @@ def no_first_call() -> Patch:
 
 
 def noise_of_the_first_client() -> Patch:
-    return edited(Simulation, "_local_updates", "Watched(self.rounds, private[1]", "Watched(self.rounds, items[0].private[1]")
+    return edited(
+        Simulation, "_local_updates", "Watched(self.rounds, private[1]", "Watched(self.rounds, items[0].private[1]"
+    )
 
 
 def dropout_of_the_process() -> Patch:

@@ -58,7 +58,11 @@ def gradients(run: RunSpec, rows: int, free_heads: bool = True) -> float:
     federation = tiny_federation(0, (4 * rows // 3,) * 8)
     assert len(federation.support[0]) == rows
     network = tiny_network() if run.model in ("cnn2", "cnn3") else tiny_features()
-    found = Simulation([spec], [federation], method, network).run()[0].costs
+    simulation = Simulation([spec], [federation], method, network)
+    simulation.train()
+    (run,) = simulation.runs
+    run.check()
+    found = run.tally.means()
     return found.get("client_gradients_most", found["client_gradients"])
 
 
