@@ -93,7 +93,7 @@ def split(b: Batch, share: float) -> tuple[Batch, Batch] | None:
         b._replace(
             rows=b.rows.gather(-1, behind),
             labels=b.labels.gather(-1, behind),
-            mask=(places[: width - most] < n - first) & real,
+            mask=(places[: width - most] < n - first) & (first > 0),
             real=real,
             key=keys[1],
         ),
