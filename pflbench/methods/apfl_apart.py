@@ -3,10 +3,12 @@
 A client trains the global model w and its personal model v by SGD on the same minibatches, each along its own gradient,
 and its weight alpha in every step; after the last one v becomes alpha v + (1 - alpha) w, which is scored.
 
-Departures (PFLlib): 1. The gradient of v is taken at v (paper: at the mixture), and the mixture replaces v (paper: v
-stays). 2. Alpha is adapted in every step by FedTorch's rule, from the gradients before the step and the models after
-it, and goes on from round to round. 3. The suite sets the weights of the mean (paper: uniform). 4. Momentum and weight
-decay.
+Departures (PFLlib):
+1. The gradient of v is taken at v (paper: at the mixture), and the mixture replaces v (paper: v stays).
+2. Alpha is adapted in every step by FedTorch's rule, from the gradients before the step and the models after it, and
+   goes on from round to round.
+3. The suite sets the weights of the mean (paper: uniform).
+4. Momentum and weight decay.
 Special cases: `adaptive = false` with alpha = 1: v is trained by SGD alone; with alpha = 0 it is the sent model.
 """
 

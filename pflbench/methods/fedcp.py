@@ -6,10 +6,14 @@ personal head and the received one, which does not move. With a minibatch's feat
 base, the loss is CE + lam MMD(F, F0), whose kernel sums exp(-d² / 2a) of two rows' distance d over a = 10, 15, 20, 50.
 Base, policy and the mean of both heads are sent and averaged.
 
-Departures: 1. Scores are without the Gumbel noise that shares have in training (PFLlib: with). 2. s is that of the
-personal head when the local update starts (PFLlib: at first uniform random numbers); no gradient passes through it.
-3. Personal heads start as copies of the initial head; the whole cohort keeps them, even if the upload is lost. 4. The
-suite sets the weights of the mean. 5. Networks with dropout are refused. 6. Momentum and weight decay.
+Departures:
+1. Scores are without the Gumbel noise that shares have in training (PFLlib: with).
+2. s is that of the personal head when the local update starts (PFLlib: at first uniform random numbers); no gradient
+   passes through it.
+3. Personal heads start as copies of the initial head; the whole cohort keeps them, even if the upload is lost.
+4. The suite sets the weights of the mean.
+5. Networks with dropout are refused.
+6. Momentum and weight decay.
 Special cases: lam = 0, shares of 1 and a received head without bias: FedPer's local update; shares of 1/2 and two equal
 heads: the plain network but for a second bias.
 """

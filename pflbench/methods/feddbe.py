@@ -5,11 +5,13 @@ model is averaged. Round 0 makes the consensus: every client trains from the ini
 sends the running mean of its features; the mean of these stays. From round 1 on, kappa pulls a local update's running
 mean toward it. A head on f + v is the head with the bias b + W v on f, so gradients follow from the suite's network.
 
-Departures: 1. PFLlib makes the consensus before it counts rounds: here one more round does. Clients of later cohorts
-have no part in it. 2. Round 0 trains for `epochs` (PFLlib: one epoch). 3. Every client sends its running mean in every
-round.
-4. The whole cohort keeps its shift, even if the upload is lost. 5. Momentum and weight decay, which the shift never
-has.
+Departures:
+1. PFLlib makes the consensus before it counts rounds: here one more round does. Clients of later cohorts have no part
+   in it.
+2. Round 0 trains for `epochs` (PFLlib: one epoch).
+3. Every client sends its running mean in every round.
+4. The whole cohort keeps its shift, even if the upload is lost.
+5. Momentum and weight decay, which the shift never has.
 Special cases: kappa = 0 and shift_lr = 0, with static minibatches and all clients: after round 0, FedAvg.
 """
 

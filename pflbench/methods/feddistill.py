@@ -3,10 +3,14 @@
 A client trains a personal model on the cross-entropy plus lam times a term that pulls its logits toward the clients'
 mean logits of the row's label. It sends its mean logits of each label that it has, taken before each step.
 
-Departures: 1. The mean over the clients of a label includes the client itself (paper: excludes it), and is unweighted.
+Departures:
+1. The mean over the clients of a label includes the client itself (paper: excludes it), and is unweighted.
 2. `term`: "soft" is the cross-entropy with the softmax of the mean logits, nearest to the paper; "mse" the mean square
-distance (PFLlib's code of 2023). 3. A label without uploads keeps its mean. 4. Means are of logits without dropout. 5.
-The whole cohort keeps its model, even if the upload is lost. 6. Momentum and weight decay.
+   distance (PFLlib's code of 2023).
+3. A label without uploads keeps its mean.
+4. Means are of logits without dropout.
+5. The whole cohort keeps its model, even if the upload is lost.
+6. Momentum and weight decay.
 Special cases: lam = 0: each client's model is Local's on the same minibatches.
 """
 

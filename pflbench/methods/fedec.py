@@ -3,11 +3,13 @@
 From its second local update on, a client is drawn to its last local model: to that model's predictions on the minibatch
 at hand (`constraint="kl"`), or to its parameters ("l2"); "none" is the paper's FedEC-wo.
 
-Departures (the paper has no code): 1. The constraint acts where a memory exists (Eq. 6 and the text; Algorithm 1 swaps
-its branches). 2. KL(memory || model) at temperature 1, the direction that Eqs. 12-13 need; the memory sees the
-minibatch's augmented images, without dropout or gradient. 3. "l2" is the squared distance, summed over all parameters
-(paper: "L2" without a formula). 4. tau counts epochs (paper: steps in one passage, epochs in another), of SGD with
-`momentum` and `weight_decay`. 5. A personal model is the server's after the same inner update; the memory stays.
+Departures (the paper has no code):
+1. The constraint acts where a memory exists (Eq. 6 and the text; Algorithm 1 swaps its branches).
+2. KL(memory || model) at temperature 1, the direction that Eqs. 12-13 need; the memory sees the minibatch's augmented
+   images, without dropout or gradient.
+3. "l2" is the squared distance, summed over all parameters (paper: "L2" without a formula).
+4. tau counts epochs (paper: steps in one passage, epochs in another), of SGD with `momentum` and `weight_decay`.
+5. A personal model is the server's after the same inner update; the memory stays.
 The server's mean is plain (Eq. 8), whatever weights the suite has.
 Special cases: alpha = 0, and a client's first local update, are those of "none" bit for bit; "none" is Reptile, to
 rounding; outer_lr = 0 never moves.

@@ -6,12 +6,15 @@ received base it sends h = (q_c mu_c)_c, of shares q_c and mean features mu_c of
 V = (E|f|² - |h|²) / n. Client i's head is then sum_j alpha_j head_j, with alpha = argmin over the simplex of
 sum_j alpha_j² V_j + |sum_j alpha_j (h_i - h_j)|², in which weights below 0.001 are dropped.
 
-Departures: 1. A client solves its problem (paper: the server); it receives all heads and statistics, which is counted.
+Departures:
+1. A client solves its problem (paper: the server); it receives all heads and statistics, which is counted.
 2. The head has `head_epochs` on features that the frozen base makes once, where a row has the same in every pass. V, h
-and prototypes are of all rows at once (with static minibatches: of the rows in one). 3. The problem is convex, so no
-eigenvalues are cut as in PFLlib; as there, the remaining weights are not scaled to sum to 1. 4. A client's part of the
-distance is PFLlib's: a mean of squares over rows and features. 5. All training clients take part in every round; a lost
-upload is in no head. 6. Momentum and weight decay.
+   and prototypes are of all rows at once (with static minibatches: of the rows in one).
+3. The problem is convex, so no eigenvalues are cut as in PFLlib; as there, the remaining weights are not scaled to sum
+   to 1.
+4. A client's part of the distance is PFLlib's: a mean of squares over rows and features.
+5. All training clients take part in every round; a lost upload is in no head.
+6. Momentum and weight decay.
 The global model, which the paper does not have, is the shared base with the initial head: a start for fine-tuning.
 Special cases: one client with lam = 0: FedRep of equally many epochs; equal V and h: all get the mean head.
 """

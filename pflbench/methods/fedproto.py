@@ -4,9 +4,11 @@ A client trains a personal model on the cross-entropy plus lam times the mean sq
 global prototypes of their classes. It sends the mean feature of each class that it has, taken before each step; the
 server averages these. The scored model is the client's base with the nearest prototype.
 
-Departures: 1. The distance is PFLlib's: a mean of squares over rows and features (paper: a norm between class means),
-and the server's mean over the clients of a class is unweighted (paper: by rows). 2. A class without uploads keeps its
-prototype (PFLlib: drops it until it is sent again). 3. The whole cohort keeps its model, even if the upload is lost.
+Departures:
+1. The distance is PFLlib's: a mean of squares over rows and features (paper: a norm between class means), and the
+   server's mean over the clients of a class is unweighted (paper: by rows).
+2. A class without uploads keeps its prototype (PFLlib: drops it until it is sent again).
+3. The whole cohort keeps its model, even if the upload is lost.
 4. Momentum and weight decay.
 Special cases: lam = 0: each client's model is Local's on the same minibatches.
 """

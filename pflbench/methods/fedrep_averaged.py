@@ -2,9 +2,11 @@
 
 The paper's algorithm, with personal heads, is `fedrep`.
 
-Departures (authors' CAFeMe code): 1. The head is averaged too; there are no personal heads. 2. The head is every dense
-layer with its normalization, the base the convolution blocks. 3. Adam for both parts, whose memories a client keeps
-between local updates; `optimizer="sgd"`: plain SGD. 4. At test time the whole averaged model is fine-tuned.
+Departures (authors' CAFeMe code):
+1. The head is averaged too; there are no personal heads.
+2. The head is every dense layer with its normalization, the base the convolution blocks.
+3. Adam for both parts, whose memories a client keeps between local updates; `optimizer="sgd"`: plain SGD.
+4. At test time the whole averaged model is fine-tuned.
 Readings of 1, 3 and 4 are in `benchmarks/cafeme/variants`.
 Special cases: a network without a head, no head steps, and SGD = FedAvg on the same minibatches.
 """

@@ -4,9 +4,11 @@ MAML is Finn et al., ICML 2017, arXiv 1703.03400; Per-FedAvg is Fallah et al., N
 tutorial, it drops three parts of Per-FedAvg: the factor I - a Hessian, local meta steps (the server makes one a round),
 and minibatches of their own for the second gradient.
 
-Departures: 1. The adaptation is plain SGD over minibatches, and the sent gradient is that of the client's whole
-support, which the adaptation also uses (the tutorial: gradients of F_k). 2. A personal model is the server's after the
-same adaptation. The server's mean is plain, whatever weights the suite has.
+Departures:
+1. The adaptation is plain SGD over minibatches, and the sent gradient is that of the client's whole support, which the
+   adaptation also uses (the tutorial: gradients of F_k).
+2. A personal model is the server's after the same adaptation.
+The server's mean is plain, whatever weights the suite has.
 Special cases: inner_lr = 0 = gradient descent on the clients' mean loss, one step a round; outer_lr = 0 never moves.
 """
 

@@ -10,14 +10,16 @@ the received ones E0 and the routed features F of a minibatch with labels y, the
 Base, valve and embeddings are averaged. A client's inputs come from its embeddings after its last local update: the
 global one is their mean over classes, the personal one their mean over the client's rows.
 
-Departures (1 to 3 from the paper's text, as in the authors' code): 1. Inputs come from the client's embeddings, and are
-0 before its first local update (paper: from the received ones); the personal one is not divided by the number of
-classes.
-2. The third term is one norm of the whole minibatch (paper: one per row). 3. `mu` is the weight decay of valve and
-embeddings (paper: their norms in the loss). 4. The personal input counts the labels of all rows; with static
-minibatches, of the rows in one of the suite's size. 5. Personal heads start as copies of the initial head; the whole
-cohort keeps them, even if the upload is lost. 6. The suite sets the weights of the mean. 7. Networks with dropout are
-refused. 8. Momentum and weight decay; embeddings have `mu` alone.
+Departures (1 to 3 from the paper's text, as in the authors' code):
+1. Inputs come from the client's embeddings, and are 0 before its first local update (paper: from the received ones);
+   the personal one is not divided by the number of classes.
+2. The third term is one norm of the whole minibatch (paper: one per row).
+3. `mu` is the weight decay of valve and embeddings (paper: their norms in the loss).
+4. The personal input counts the labels of all rows; with static minibatches, of the rows in one of the suite's size.
+5. Personal heads start as copies of the initial head; the whole cohort keeps them, even if the upload is lost.
+6. The suite sets the weights of the mean.
+7. Networks with dropout are refused.
+8. Momentum and weight decay; embeddings have `mu` alone.
 Special cases: with gamma = beta = 0 and without the last two terms, FedPer, if no feature is negative; a client whose
 classes are equally frequent has two equal inputs.
 """

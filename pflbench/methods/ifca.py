@@ -1,12 +1,14 @@
 """IFCA (Ghosh et al., NeurIPS 2020, arXiv 2006.04088, Algorithm 1, model averaging).
 
-Departures: 1. A client chooses by the sum of its minibatches' losses, because batch normalization makes a loss depend
-on its minibatch (CAFeMe's code). 2. Clusters start from K independent models (in CAFeMe's code they are one shared
-object).
-3. A cluster that no client chose stays unchanged. 4. `shared="base"`: one base, averaged over all uploads, and K heads
-(pFedVEM's table; the authors' code pretrains the base and freezes it). A client then chooses by its mean loss over all
-rows. 5. Momentum and weight decay; each local update starts from rest. 6. The suite sets the weights of a cluster's
-mean (paper: uniform).
+Departures:
+1. A client chooses by the sum of its minibatches' losses, because batch normalization makes a loss depend on its
+   minibatch (CAFeMe's code).
+2. Clusters start from K independent models (in CAFeMe's code they are one shared object).
+3. A cluster that no client chose stays unchanged.
+4. `shared="base"`: one base, averaged over all uploads, and K heads (pFedVEM's table; the authors' code pretrains the
+   base and freezes it). A client then chooses by its mean loss over all rows.
+5. Momentum and weight decay; each local update starts from rest.
+6. The suite sets the weights of a cluster's mean (paper: uniform).
 Special cases: one cluster = FedAvg, with any `shared`.
 """
 

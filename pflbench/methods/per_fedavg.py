@@ -1,11 +1,13 @@
 """Per-FedAvg (Fallah et al., NeurIPS 2020, arXiv 2002.07948, Algorithm 1), Hessian-free by default (HF).
 
-Departures: 1. A meta step takes four minibatches of the stream and uses three (CAFeMe's code only logs a loss on the
-fourth); where a suite draws minibatches independently, these are the paper's three. 2. The Hessian-vector product is a
-central difference along the query gradient on the third minibatch, delta = 1e-3 (CAFeMe's code; the paper leaves delta
-open). `order="first"` drops the Hessian term, `order="exact"` differentiates twice. 3. `personal_epochs` of SGD with
-step alpha make a personal model (pFedVEM's tables: one; paper: one gradient step). 4. The suite sets the weights of the
-mean (paper: uniform).
+Departures:
+1. A meta step takes four minibatches of the stream and uses three (CAFeMe's code only logs a loss on the fourth); where
+   a suite draws minibatches independently, these are the paper's three.
+2. The Hessian-vector product is a central difference along the query gradient on the third minibatch, delta = 1e-3
+   (CAFeMe's code; the paper leaves delta open). `order="first"` drops the Hessian term, `order="exact"` differentiates
+   twice.
+3. `personal_epochs` of SGD with step alpha make a personal model (pFedVEM's tables: one; paper: one gradient step).
+4. The suite sets the weights of the mean (paper: uniform).
 Special cases: alpha = 0 = FedAvg at rate beta on every second of four minibatches.
 """
 

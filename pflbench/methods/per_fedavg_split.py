@@ -2,11 +2,14 @@
 
 A meta step divides a minibatch: u = w - a grad(w; its first rows), then w descends along grad(u; the others).
 
-Departures: 1. First order: the paper's factor I - a Hessian is dropped; `per-fedavg` has it. 2. Both gradients come
-from one minibatch, over epochs (paper: independent minibatches). The released FedRep code intends this, but takes both
-at w and adds them. 3. Momentum and weight decay act on the meta step, at w; each local update starts from rest
-(FedRep's code). 4. A minibatch whose first part is empty makes no step. 5. A personal model is the server's after plain
-SGD on whole minibatches. 6. The suite sets the weights of the mean.
+Departures:
+1. First order: the paper's factor I - a Hessian is dropped; `per-fedavg` has it.
+2. Both gradients come from one minibatch, over epochs (paper: independent minibatches). The released FedRep code
+   intends this, but takes both at w and adds them.
+3. Momentum and weight decay act on the meta step, at w; each local update starts from rest (FedRep's code).
+4. A minibatch whose first part is empty makes no step.
+5. A personal model is the server's after plain SGD on whole minibatches.
+6. The suite sets the weights of the mean.
 PFLlib's Per-FedAvg: `share = 0.5` on minibatches twice as large as the suite's, one rate, `personal_steps = 1`.
 Special cases: inner_lr = 0 = FedAvg on the minibatches' second parts.
 """

@@ -2,10 +2,11 @@
 
 A client has a posterior q = N(m, s²) of the whole model, and moves its copy of the global p = N(a, r²) toward it.
 
-Departures: 1. A step takes all rows of a client and the sum of their losses (pFedVEM's tables; paper: minibatches).
+Departures:
+1. A step takes all rows of a client and the sum of their losses (pFedVEM's tables; paper: minibatches).
 2. Open in pFedVEM's paper and chosen here: one sample of the weights per step; Adam for q and p, whose memories persist
-between local updates, as q does; s and r start alike, m and a from the seed's initial model. 3. The server averages
-means and prescales, without momentum (the paper's beta is 1).
+   between local updates, as q does; s and r start alike, m and a from the seed's initial model.
+3. The server averages means and prescales, without momentum (the paper's beta is 1).
 The reading without memory is in `benchmarks/pfedvem/variants`.
 Special cases: without steps, or with lam = 0, the global model never changes.
 """

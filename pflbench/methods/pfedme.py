@@ -1,11 +1,15 @@
 """pFedMe (T. Dinh et al., NeurIPS 2020, arXiv 2006.08848, Algorithm 1).
 
-Departures: 1. The personal model is K gradient steps on a minibatch, not a minimizer up to an accuracy nu; it goes on
-from one local iteration to the next (authors' code). 2. Only clients whose uploads arrive train, since a client has no
-state (paper: all train, some are averaged). 3. The suite sets the weights of the mean (paper: uniform). 4. `mu`: the
-authors' code adds 0.001 theta to the inner gradient. 5. That code scores the local model in place of the personal one.
-Both are scored here: theta at stage "personalized", w_j at stage "local". 6. After aggregation only the global model
-exists; with `adapt`, one more local update makes the scored models of it (FedEC's tables).
+Departures:
+1. The personal model is K gradient steps on a minibatch, not a minimizer up to an accuracy nu; it goes on from one
+   local iteration to the next (authors' code).
+2. Only clients whose uploads arrive train, since a client has no state (paper: all train, some are averaged).
+3. The suite sets the weights of the mean (paper: uniform).
+4. `mu`: the authors' code adds 0.001 theta to the inner gradient.
+5. That code scores the local model in place of the personal one. Both are scored here: theta at stage "personalized",
+   w_j at stage "local".
+6. After aggregation only the global model exists; with `adapt`, one more local update makes the scored models of it
+   (FedEC's tables).
 Special cases: one iteration moves w_j toward theta by the factor eta·lambda; lambda = 0: the upload is the server's
 model; beta = 0: the server never moves.
 """

@@ -3,15 +3,23 @@
 Client j has a posterior q = N(mu_j, sigma_j²) of its head. The server has the base theta and the mean w of the prior
 N(w, rho_j² I). A client's confidence is tau_j = 1 / rho_j², with rho_j² = (|sigma_j|² + |mu_j - w|²) / d.
 
-Departures (authors' code, but for 6): 1. The head's loss is the sum of cross-entropies plus the exact KL (paper:
-Jensen's bound, Eq. 10). 2. Head and base use momentum, from rest in each local update. 3. The base's loss averages
-fresh samples of the head for each minibatch. 4. w starts from N(0, 1). 5. A base that is neither sent nor scored is not
-trained. 6. Where something stops being finite, head and base take their last values; `guards` counts this.
-`confidence` (Tables 2 and 3): "uncertainty" uses |sigma|² alone; "deviation" uses |mu - w|² alone for tau, since a
-small variance of the prior pulls mu closer and so shrinks further, until the head's steps explode.
+Departures (authors' code, but for 5 and 6):
+1. The head's loss is the sum of cross-entropies plus the exact KL (paper: Jensen's bound, Eq. 10).
+2. Head and base use momentum, from rest in each local update.
+3. The base's loss averages fresh samples of the head for each minibatch.
+4. w starts from N(0, 1).
+5. A base that is neither sent nor scored is not trained.
+6. If the head's steps stop being finite, the client keeps its last posterior and the received base; if the base's do,
+   only the received base. `guards` counts these local updates.
+7. tau is of the posterior before the head's steps; it weighs the mean after them.
+8. A client's personal model is the mean of its posterior on the base that it trained or, scored after aggregation, on
+   the server's.
+`confidence` (Tables 2 and 3): "uncertainty" uses |sigma|² alone; "deviation" uses |mu - w|² alone for tau (1 / scale²
+in a client's first local update), since a small variance of the prior pulls mu closer and so shrinks further, until the
+head's steps explode.
 The head's descent is chaotic at the published rates: float32 rounding moves parameters by some percent within two
 rounds.
-Special cases: learning rates of 0 change neither theta nor w.
+Special cases: learning rates of 0 change neither theta nor w, to rounding.
 """
 
 from dataclasses import dataclass
@@ -28,7 +36,7 @@ FLOOR = 1e-8
 
 
 class Client(NamedTuple):
-    """A client's posterior, and facts about its latest local update, which are stored with the run."""
+    """A client's posterior; tau, |sigma|² and |mu - w|² at the start of its last local update; and `guards`, see 6."""
 
     q: Gaussian
     tau: Any
@@ -75,10 +83,10 @@ class PFedVEM(Method):
         return Client(gaussian(server[new.part("head")], self.scale), zero, zero, zero, zero)
 
     def client(self, f, server, state, everything, for_base, *, round):
-        (b,), theta, w = everything, server[f.part("base")], server[f.part("head")]
+        (whole,), theta, w = everything, server[f.part("base")], server[f.part("head")]
         trace, deviation = state.q.std.square().sum(), (state.q.mean - w).square().sum()
         rho2, tau = self.prior(trace, deviation, state.tau, len(w))
-        q, sound = self.fit_posterior(state.q, w, rho2, f.features(server, b), b, round)
+        q, sound = self.fit_posterior(state.q, w, rho2, f.features(server, whole), whole, round)
         by, std = SGD(self.base_lr, self.momentum), q.std
 
         # Base: descend along the mean loss of K heads, sampled anew for each minibatch.

@@ -1,8 +1,10 @@
 """Federated Reptile (Nichol et al. 2018, arXiv 1803.02999, with clients as tasks).
 
-Departures: 1. An inner update is epochs or steps over minibatches (the tutorial: gradients of the whole loss F_k).
-2. Momentum and weight decay; each local update starts from rest. 3. A personal model is the server's after one inner
-update. The server's mean is plain, whatever weights the suite has.
+Departures:
+1. An inner update is epochs or steps over minibatches (the tutorial: gradients of the whole loss F_k).
+2. Momentum and weight decay; each local update starts from rest.
+3. A personal model is the server's after one inner update.
+The server's mean is plain, whatever weights the suite has.
 Special cases: outer_lr = 1 with equal weights = FedAvg; outer_lr = 0 never moves; FedEC without a constraint is this
 method, to rounding.
 """

@@ -5,8 +5,8 @@
     python tools/mutants/mutants.py find 33                # name the mutants that this checkout has no line for
     python tools/mutants/mutants.py compare A.json B.json
 
-Set 33 has the rooms engine, suite, store and statistics; set 56 methods, data and the page; set 57 was drawn in place of
-mutants of both whose lines are gone.
+Set 33 has the rooms engine, suite, store and statistics; set 56 methods, data and the page. Set 57 was drawn in place
+of mutants of both whose lines are gone.
 
 A mutant is a line of code with one expression replaced. It is known by file, function, text of the line and operator,
 so it is found again where code has moved. `moved.json` holds the new place of those that this does not find, by their
