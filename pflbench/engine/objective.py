@@ -337,7 +337,7 @@ class StackedObjective(LoopObjective):
 
         def physical(w: Tensor, *tensors: Any) -> Tensor:
             rows, context = tensors[count : count + FIELDS], tensors[count + FIELDS :]
-            return fn(w, Batch(*rows, Batch(*context) if context else None), *tensors[:count])
+            return fn(w, Batch._make((*rows, Batch(*context) if context else None)), *tensors[:count])
 
         result: Tensor = _OnStack.apply(physical, w, *more, *b[:-1], *others)
         return result

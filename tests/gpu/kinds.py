@@ -160,8 +160,9 @@ def starved(name: str) -> None:
     """Where memory runs out stacks are halved and graphs let go; a limit is kept; scores stay what they are."""
     found = case(name)
     ample = _starved(found, ENDLESS, graphs=False)
-    for chunk in (1, 2):
-        enough = int(1.3 * _starved(found, ENDLESS, graphs=False, chunk=chunk).gpu.memory.fullest)
+    # Results of graphs stay when these are let go, and are twice as large where state and upload are one tensor.
+    for chunk, spare in ((1, 1.3 if name in ("fedec", "l2gd") else 1.05), (2, 1.3)):
+        enough = int(spare * _starved(found, ENDLESS, graphs=False, chunk=chunk).gpu.memory.fullest)
         tight = _starved(found, enough)
         assert tight.gpu.memory.refused, "memory did not run out"
         assert tight.gpu.memory.emptied, "after an allocation failed, PyTorch's cache was not emptied"
