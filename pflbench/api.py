@@ -23,6 +23,7 @@ from pflbench.store import ShownStore, Store
 from pflbench.suite.expand import parts
 from pflbench.suite.load import available, loaded, read, required
 from pflbench.units import Shard, interval, parse_shard, size
+from pflbench.usercode import USERS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +72,7 @@ def select(*suites: str, methods: Iterable[Method] | None = None, **choices: Unp
 
 
 def _reference(method: Method) -> str:
-    """`file.py:Class` of a class; the name or reference of a method as it is.
+    """`file.py:Class` of a class, `module:Class` in a package; the name or reference of a method as it is.
 
     Raises:
         UsageError: The class is not at the top of a module's file, so workers cannot import it.
@@ -85,6 +86,8 @@ def _reference(method: Method) -> str:
             f"{name} is not a class in a module's file: workers import methods from files. Write the class to a file, "
             "such as mine.py, and select 'mine.py:Class'."
         )
+    if "." in method.__module__ and not method.__module__.startswith(USERS):  # whose imports may be relative
+        return f"{method.__module__}:{name}"
     return f"{Path(file).resolve()}:{name}"
 
 

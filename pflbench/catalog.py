@@ -210,10 +210,9 @@ def _draws_minibatches(method: type) -> bool:
     round = sys.modules["pflbench.methods.base"].Round(0, coin=1.0)
     try:
         made = method()
-        drawn = (*made.draws(round), *made.personal_draws())
+        return not all(one.whole for one in (*made.draws(round), *made.personal_draws()))
     except Exception:
         return True
-    return not all(one.whole for one in drawn)
 
 
 def coerce(info: Info, key: str, value: Any) -> Any:

@@ -24,6 +24,8 @@ from pflbench.errors import UsageError
 
 _STANDARD = Path(sysconfig.get_path("stdlib"))
 _INSTALLED = {"site-packages", "dist-packages"}
+USERS = "_pflbench_user_"
+"""Begin of the names of packages that stand for folders of user-supplied files."""
 _DOCSTRING_READERS = (b"__doc__", b"getdoc")
 """Text of source files that may compute with docstrings."""
 
@@ -268,7 +270,7 @@ def load(code: Code) -> ModuleType:
 def _package(code: Code) -> str:
     """Name of a package that stands for the folder of a file: what it imports relative to itself lies there."""
     folder = hashlib.sha256(str(code.root).encode()).hexdigest()[:8]
-    return f"_pflbench_user_{code.version}_{folder}"
+    return f"{USERS}{code.version}_{folder}"
 
 
 def _run(code: Code) -> ModuleType:

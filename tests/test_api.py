@@ -174,6 +174,15 @@ def test_a_class_of_a_file_is_checked_like_any_method(
     assert part.methods == (f"{tmp_path / 'mine.py'}:Mine",)
 
 
+def test_a_class_of_a_package_is_selected_as_a_module(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, text in {"__init__": "", "rates": "LR = 0.1\n", "m": "from .rates import LR\n" + MINE}.items():
+        (tmp_path / "mypack").mkdir(exist_ok=True)
+        (tmp_path / "mypack" / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    cls = importlib.import_module("mypack.m").Mine
+    assert pflbench.select("cafeme-table1", methods=[cls]).methods == ("mypack.m:Mine",)
+
+
 def test_a_class_outside_a_file_is_refused_with_the_mend(monkeypatch: pytest.MonkeyPatch) -> None:
     class Inner: ...
 

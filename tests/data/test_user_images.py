@@ -131,7 +131,7 @@ def test_classes_without_training_images_need_known_classes(tmp_path: Path) -> N
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({}, "train_images is not a file"),
     ({"train_images": GRAY}, "train_labels is not a file"),
-    ({"train_images": GRAY, "train_labels": LABELS[:5]}, "reshape"),
+    ({"train_images": GRAY, "train_labels": LABELS[:5]}, "of 6 images"),
     ({"train_images": GRAY[:0], "train_labels": LABELS[:0]}, "shape"),
     ({"train_images": GRAY.reshape(6, -1), "train_labels": LABELS}, r"shape \(6, 20\)"),
     ({"train_images": GRAY.astype(np.int64), "train_labels": LABELS}, "int64"),
@@ -140,8 +140,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"train_images": GRAY, "train_labels": LABELS - 1}, "labels go from -1"),
     ({"train_images": GRAY, "train_labels": LABELS + 1}, "class 0 has no training image"),
     ({"train_images": GRAY, "train_labels": LABELS.astype(np.float32)}, "float32, not whole numbers"),
-    ({"train_images": GRAY, "train_labels": np.eye(3)[LABELS]}, "reshape"),
-    ({"train_images": GRAY, "train_labels": LABELS * 0}, "not from 0 to 1"),
+    ({"train_images": GRAY, "train_labels": np.eye(3)[LABELS]}, "for each of 6 images"),
+    ({"train_images": GRAY, "train_labels": LABELS * 0}, "two classes"),
+    ({"train_images": GRAY, "train_labels": LABELS * 10**12}, "class 1 has no training image"),
+    ({"train_images": GRAY, "train_labels": LABELS, "train_clients": LABELS * np.nan}, "clients are float64"),
     ({"train_images": GRAY, "train_labels": LABELS, "test_images": GRAY}, "test_labels is not a file"),
     ({"train_images": GRAY, "train_labels": np.array(LABELS.tolist(), dtype=object)}, "allow_pickle"),
 ]
@@ -150,6 +152,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("held", "says"), WRONG, ids=[says for _, says in WRONG])
 def test_arrays_that_are_refused(held: dict[str, Any], says: str, tmp_path: Path) -> None:
     refused(arrays(tmp_path, **held), says)
+
+
+@pytest.mark.parametrize("text", [b"1,2\n", b"\x93NUMPY"])
+def test_another_file_is_no_npz(text: bytes, tmp_path: Path) -> None:
+    (tmp_path / "mine.npz").write_bytes(text)
+    refused(Arrays(file=tmp_path / "mine.npz"), "no .npz file")
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -299,7 +307,8 @@ def written(root: Path, name: str, data: bytes) -> None:
 
 FOLDERS: dict[str, Callable[[Path], object]] = {
     "cannot be read as image-folder": lambda root: root.mkdir(),
-    "not from 0 to 1": lambda root: folder_of(root, ["a/1.png"]),
+    "two classes": lambda root: folder_of(root, ["a/1.png"]),
+    "no image in a folder of a class": lambda root: (root / "train").mkdir(parents=True),
     "c has no image that Pillow reads": lambda root: written(root, "c/1.heic", b"?"),
     "mine lies in the folder of a class": lambda root: folder_of(root, ["a/1.png", "b/mine/1.png"]),
     "class c has test images": lambda root: folder_of(root, ["train/a/1.png", "train/b/1.png", "test/c/1.png"]),

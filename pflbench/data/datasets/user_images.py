@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
+import zipfile
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -97,6 +98,8 @@ class UserImages:
         images, raw, clients, (test, known) = self.content
         with file_errors(f"{self.location} cannot be read as {self.name}. {FORMS}"):
             labels, classes = _numbered(raw, len(raw) - int(test), int(known))
+            if len(clients) and clients.dtype.kind not in "biuUS":
+                raise ValueError(f"clients are {clients.dtype}, not whole numbers or text")
             kind = np.unique(clients, return_inverse=True)[1].astype(np.int64) if len(clients) else None
             normalization = self._normalization(images[: len(images) - int(test)])
             return Source.of(images, labels, classes, kind, test=int(test), normalization=normalization)
@@ -158,10 +161,12 @@ def _numbered(labels: npt.NDArray[Any], training: int, known: int) -> tuple[npt.
         raise ValueError(f"labels are {labels.dtype}, not whole numbers or text")
     numbers = labels.astype(np.int64)
     classes = known or int(numbers.max()) + 1
-    if numbers.min() < 0 or numbers.max() >= classes or classes < 2:
-        raise ValueError(f"labels go from {numbers.min()} to {numbers.max()}, not from 0 to {max(classes, 2) - 1}")
+    if classes == 1:
+        raise ValueError("all labels are 0, and there must be two classes at least")
+    if numbers.min() < 0 or numbers.max() >= classes:
+        raise ValueError(f"labels go from {numbers.min()} to {numbers.max()}, not from 0 to {classes - 1}")
     if not known and len(present := np.unique(numbers[:training])) < classes:
-        gap = int(np.setdiff1d(np.arange(classes), present)[0])
+        gap = int(np.append(present != np.arange(len(present)), True).argmax())
         if names is not None:
             raise ValueError(f"class {names[gap]!s} has test images and no training image")
         raise ValueError(
@@ -207,18 +212,29 @@ class Arrays(UserImages):
 
     def read(self, files: list[Path]) -> Content:
         """See `UserImages`."""
+        if not zipfile.is_zipfile(self.file):
+            raise ValueError("it is no .npz file, which numpy.savez writes")
         with self.file.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             parts = [part for part in ("train", "test") if part == "train" or f"{part}_images" in arrays]
             images = [arrays[f"{part}_images"] for part in parts]
-            labels = [arrays[f"{part}_labels"].reshape(len(some)) for part, some in zip(parts, images, strict=True)]
+            rows = list(map(len, images))
+            labels = [_column_of(arrays, f"{part}_labels", n) for part, n in zip(parts, rows, strict=True)]
             owned = "train_clients" in arrays
-            clients = [arrays[f"{part}_clients"].reshape(len(labels[n])) for n, part in enumerate(parts) if owned]
+            clients = [_column_of(arrays, f"{p}_clients", n) for p, n in zip(parts, rows, strict=True) if owned]
         if not self.channels_first:
             images = [some.transpose(0, 3, 1, 2) if some.ndim == 4 else some for some in images]
         pixels = np.concatenate([_pixels(some, self.range, self.size) for some in images])
         test = len(labels[1]) if len(parts) > 1 else 0
         owners = np.concatenate(clients) if clients else np.empty(0)
         return Content(pixels, np.concatenate(labels), owners, np.array([test, self.known_classes or 0]))
+
+
+def _column_of(arrays: Any, name: str, rows: int) -> npt.NDArray[Any]:
+    """An array with one entry for each image. Raises `ValueError`."""
+    column: npt.NDArray[Any] = arrays[name]
+    if column.size != rows:
+        raise ValueError(f"{name} has shape {column.shape}, not one entry for each of {rows} images")
+    return column.reshape(rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,6 +309,8 @@ class ImageFolder(UserImages):
         train = self.root / "train" if (self.root / "train").is_dir() else self.root
         tests = [self.root / name for name in TESTS if train != self.root and (self.root / name).is_dir()]
         several = [self._listed(folder) for folder in (train, *tests[:1])]
+        if not several[0]:
+            raise ValueError(f"{train} has no image in a folder of a class")
         pictures, labels = zip(*(one for some in several for one in some), strict=True)
         images = user_pixels(pictures, self.size, self.channels)
         return Content(images, np.array(labels), np.empty(0), np.array([len(pictures) - len(several[0]), 0]))
