@@ -62,6 +62,13 @@ class Task(NamedTuple):
     def cacheable(self) -> bool:
         return self.network.features is not None and not self.noisy and not self.network.batchwise
 
+    @property
+    def statistics(self) -> Tensor | None:
+        """Entries of a model that are running statistics, on the pool's device; None: none are."""
+        if self.network.statistics is None:
+            return None
+        return _entries(self.network.layout, "statistic", self.pool.device)
+
     def images(self, b: Batch, dtype: torch.dtype) -> Tensor:
         """The images of rows [*lead], augmented where the batch has a key: [*lead, "channels", "height", "width"]."""
         rows = b.rows
@@ -279,7 +286,9 @@ class LoopObjective(Facts):
         """The client's loss; of a stack ["clients"]."""
         if custom is None:
             return F.cross_entropy(self.task.logits(pieces, b, b.key, True), b.labels)
-        outputs = self.task.logits(pieces, b, b.key, True) if custom.at == "logits" else self.task.features(pieces, b, True)
+        outputs = (
+            self.task.logits(pieces, b, b.key, True) if custom.at == "logits" else self.task.features(pieces, b, True)
+        )
         return custom.loss(outputs, b.labels, b.mask, *args)
 
     def _loss(self, w: Tensor, b: Batch) -> Tensor:
@@ -364,7 +373,11 @@ class StackedObjective(LoopObjective):
         self, pieces: list[Tensor], b: Batch, custom: LossFn | None = None, args: tuple[Tensor, ...] = ()
     ) -> Tensor:
         if custom is not None:
-            outputs = self.task.logits(pieces, b, b.key, True) if custom.at == "logits" else self.task.features(pieces, b, True)
+            outputs = (
+                self.task.logits(pieces, b, b.key, True)
+                if custom.at == "logits"
+                else self.task.features(pieces, b, True)
+            )
             dims = (0, 0, None if b.mask is None else 0, *[0] * len(args))
             losses: Tensor = torch.vmap(custom.loss, in_dims=dims)(outputs, b.labels, b.mask, *args)
             return losses

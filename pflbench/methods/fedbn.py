@@ -43,7 +43,7 @@ class FedBN(FedAvg):
 
     def normalized(self, f, w, state):
         """The model w with a client's normalization."""
-        return torch.where(f.entries("normalization"), state, w)
+        return torch.where(f.entries("normalization") | f.entries("statistic"), state, w)
 
     def client(self, f, server, state, batches, *, round):
         w = self.trained(f, self.normalized(f, server, state), batches)

@@ -119,7 +119,7 @@ class Objective(Protocol):
         """Where the last so many layers lie in the vector."""
 
     def entries(self, kind: Kind) -> Bool[Tensor, "params"]:
-        """Positions in the vector of weights of layers, biases, a normalization's scale and shift, or running statistics."""
+        """Positions in the vector of weights, biases, a normalization's scale and shift, or running statistics."""
 
     def decay(self, rate: float | None, w: Part, *, wrt: str | None = None) -> Part | None:
         """Weight decay for `train` of w: `rate` for the entries of layers' weights, 0 for biases and normalizations.
@@ -150,7 +150,7 @@ class Initializer(Protocol):
         """Where the last so many layers lie in the vector."""
 
     def entries(self, kind: Kind) -> Bool[Tensor, "params"]:
-        """Positions in the vector of weights of layers, biases, a normalization's scale and shift, or running statistics."""
+        """Positions in the vector of weights, biases, a normalization's scale and shift, or running statistics."""
 
     def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
         """Standard normal numbers by name, as `Round.noise` has them, from the seed alone and as wide as a model."""

@@ -92,7 +92,6 @@ class BatchNorm(nn.Module):
         y = y if self.weight is None else y * self.weight.view(over)
         return (y if self.bias is None else y + self.bias.view(over)).to(x.dtype)
 
-
     def _note(self, statistics: dict[str, Tensor], mean: Tensor, variance: Tensor) -> None:
         """Move the running statistics toward a batch's; no momentum: they are means over batches."""
         count = self.num_batches_tracked
