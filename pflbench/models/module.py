@@ -57,6 +57,10 @@ class BatchNorm(nn.Module):
     `name`: of the module's layer, in front of its statistics'.
     """
 
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
+
     def __init__(self, like: _BatchNorm, now: Now, name: str):
         super().__init__()
         self.weight, self.bias, self.eps, self.now, self.name = like.weight, like.bias, like.eps, now, name
@@ -97,7 +101,7 @@ class BatchNorm(nn.Module):
         count = self.num_batches_tracked
         weight = self.momentum if count is None else 1 / (count + 1)
         for one, new in (("running_mean", mean), ("running_var", variance)):
-            old = getattr(self, one)
+            old: Tensor = getattr(self, one)
             statistics[f"{self.name}.{one}"] = old + weight * (new - old)
         if count is not None:
             statistics[f"{self.name}.num_batches_tracked"] = count + 1

@@ -57,7 +57,9 @@ def loop(module: nn.Module, method: FedAvg, spec: RunSpec, stays: bool) -> tuple
             (rows,), _ = stream.draw(method.draws(Round(index)), 0, "round", index)
             for r in rows:
                 optimizer.zero_grad()
-                F.cross_entropy(module(FEDERATION.x[r].double() / 255), torch.from_numpy(FEDERATION.labels[r])).backward()
+                F.cross_entropy(
+                    module(FEDERATION.x[r].double() / 255), torch.from_numpy(FEDERATION.labels[r])
+                ).backward()
                 optimizer.step()
             states[client] = copy.deepcopy(module.state_dict())
             sent.append(states[client])
@@ -85,7 +87,7 @@ def test_rounds_and_scores_are_those_of_a_torch_loop(stays: bool, momentum: floa
     start = simulation.runs[0].server.clone()
     (outcome,) = simulation.run()
     module = convolutions(momentum)(SHAPE, CLASSES).double()
-    for n, m in module.named_modules():
+    for m in module.modules():
         if isinstance(m, nn.modules.batchnorm._BatchNorm):
             m.num_batches_tracked = m.num_batches_tracked.double()  # a mean of counts is no integer
     module.load_state_dict(named(net, start, module))
