@@ -25,7 +25,7 @@ from pflbench.errors import UsageError
 _STANDARD = Path(sysconfig.get_path("stdlib"))
 _INSTALLED = {"site-packages", "dist-packages"}
 USERS = "_pflbench_user_"
-"""Begin of the names of packages that stand for folders of user-supplied files."""
+"""Prefix of the names of packages that stand for folders of user-supplied files."""
 _DOCSTRING_READERS = (b"__doc__", b"getdoc")
 """Text of source files that may compute with docstrings."""
 
@@ -242,8 +242,8 @@ def load(code: Code) -> ModuleType:
     for name in code.files:
         parts = PurePosixPath(name.removesuffix("/__init__.py")).with_suffix("").parts
         names |= {".".join(parts[:n]) for n in range(1, len(parts) + 1)}
-    for name in names:  # which may be other files, or older ones
-        if getattr(sys.modules.get(name), "__file__", None) != str(code.path):  # a script may have imported it
+    for name in names:  # which may be other files, or older ones; but a script keeps the module that it imported
+        if getattr(sys.modules.get(name), "__file__", None) != str(code.path):
             sys.modules.pop(name, None)
     if key in _loaded:
         module, imported = _loaded[key]

@@ -210,15 +210,13 @@ class Simulation:
                 if client in keepers[index]:
                     self.runs[index].counted.append(images if client in senders[index] else uploadless)
         if scored:
-            results_by_owner = {
+            trained = {
                 (index, client): (state, sent)
                 for (index, client), (sent, state) in zip(portion, results, strict=True)
                 if client in self.runs[index].scored
             }
             on_model = self.setup.on_model if self.rounds + 1 == self.runs[0].spec.rounds else None
-            for index, scores in personal(
-                self.method, self.alive, self.clients, self.rounds + 1, results_by_owner, on_model
-            ):
+            for index, scores in personal(self.method, self.alive, self.clients, self.rounds + 1, trained, on_model):
                 self.runs[index].scores += scores
         return results
 

@@ -169,10 +169,8 @@ class Mapped:
 
     def __call__(self, tensors: list[Tensor]) -> list[Tensor]:
         """Stacked leaves of the clients' results."""
-        rest, counts = (
-            iter(tensors),
-            [self.private.num_leaves, self.common.num_leaves, *[p.tensors for p in self.plans]],
-        )
+        rest = iter(tensors)
+        counts = [self.private.num_leaves, self.common.num_leaves, *[p.tensors for p in self.plans]]
         privates, commons, *packed = (list(islice(rest, count)) for count in counts)
 
         def one(private: list[Tensor], common: list[Tensor], packed: list[list[Tensor]]) -> list[Tensor]:

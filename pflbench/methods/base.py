@@ -30,7 +30,8 @@ Attributes of the class:
     global_model     result of `deploy`: a "trained" model (stages "global", "finetuned"), a "start" for fine-tuning
                      ("finetuned" alone), the "initial" model (the same; no client sends anything), or "none"
     personal_of      clients with a personal model: "everyone", or "training" if local updates make it
-    personal_needs   hyperparameter without which `personal_model` makes no model after aggregation
+    personal_needs   hyperparameter without which `personal_model` makes no model after aggregation; with it, held-out
+                     clients have one, too, whatever `personal_of` is
     records          stages that `personal_model` returns besides "personalized"
     needs_features   True if the network must be a base and then a head of one linear layer
 """

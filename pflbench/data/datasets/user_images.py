@@ -218,9 +218,9 @@ class Arrays(UserImages):
             parts = [part for part in ("train", "test") if part == "train" or f"{part}_images" in arrays]
             images = [arrays[f"{part}_images"] for part in parts]
             rows = list(map(len, images))
-            labels = [_column_of(arrays, f"{part}_labels", n) for part, n in zip(parts, rows, strict=True)]
+            labels = [_per_image(arrays, f"{part}_labels", n) for part, n in zip(parts, rows, strict=True)]
             owned = "train_clients" in arrays
-            clients = [_column_of(arrays, f"{p}_clients", n) for p, n in zip(parts, rows, strict=True) if owned]
+            clients = [_per_image(arrays, f"{p}_clients", n) for p, n in zip(parts, rows, strict=True) if owned]
         if not self.channels_first:
             images = [some.transpose(0, 3, 1, 2) if some.ndim == 4 else some for some in images]
         pixels = np.concatenate([_pixels(some, self.range, self.size) for some in images])
@@ -229,7 +229,7 @@ class Arrays(UserImages):
         return Content(pixels, np.concatenate(labels), owners, np.array([test, self.known_classes or 0]))
 
 
-def _column_of(arrays: Any, name: str, rows: int) -> npt.NDArray[Any]:
+def _per_image(arrays: Any, name: str, rows: int) -> npt.NDArray[Any]:
     """An array with one entry for each image. Raises `ValueError`."""
     column: npt.NDArray[Any] = arrays[name]
     if column.size != rows:
