@@ -215,7 +215,7 @@ class Arrays(UserImages):
         if not zipfile.is_zipfile(self.file):
             raise ValueError("it is no .npz file, which numpy.savez writes")
         with self.file.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            parts = [part for part in ("train", "test") if part == "train" or f"{part}_images" in arrays]
+            parts = ["train", "test"] if "test_images" in arrays else ["train"]
             images = [arrays[f"{part}_images"] for part in parts]
             rows = list(map(len, images))
             labels = [_per_image(arrays, f"{part}_labels", n) for part, n in zip(parts, rows, strict=True)]
