@@ -28,7 +28,7 @@ class FedNova(Method):
         return (Draw(epochs=self.epochs),)
 
     def client(self, f, server, state, batches, *, round):
-        w, _ = train(f.grad, server, batches, SGD(self.lr))
+        w, _ = train(f, server, batches, SGD(self.lr))
         made = steps(lambda made, b: made + 1, server.new_zeros(()), batches)  # padded steps do not count
         return Upload((w - server) / made, made), state
 

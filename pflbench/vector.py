@@ -14,8 +14,8 @@ from torch import Tensor
 
 from pflbench.errors import UsageError
 
-Kind = Literal["weight", "bias", "normalization"]
-"""Role of a parameter."""
+Kind = Literal["weight", "bias", "normalization", "statistic"]
+"""Role of a parameter; a statistic is a running mean, variance or count of batch normalization."""
 
 
 @dataclass(frozen=True)

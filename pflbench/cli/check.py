@@ -16,20 +16,16 @@ def check(
     import torch
 
     from pflbench import names, trust
-    from pflbench.methods.fedbn import FedBN
     from pflbench.running.build import construct
-    from pflbench.spec import BATCH_NORM
     from pflbench.testing import CHECKS, contract
 
     torch.set_num_threads(1)  # tiny tensors: more threads only wait for each other
     reference = names.locate("methods", method)
     trust.grant(reference)
-    built, findings = construct(reference, {}), []
-    for finding in contract(built):
+    findings = []
+    for finding in contract(construct(reference, {})):
         findings.append(finding)
         console().print(str(finding), highlight=False)
-    if isinstance(built, FedBN):
-        console().print(BATCH_NORM, highlight=False)
     failed, skipped = sum(finding.problem is not None for finding in findings), len(CHECKS) - len(findings)
     rest = f" The other {skipped} need it and were not run." if skipped else ""
     console().print(f"{failed} of the checks failed.{rest}" if failed else "All checks passed.", highlight=False)

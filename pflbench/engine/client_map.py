@@ -198,6 +198,14 @@ class ClientMap:
             size = max(1, len(owners))
         return (owners[i : i + size] for i in range(0, len(owners), size))
 
+    def check_rows(self, *drawn: Drawn) -> None:
+        """Raise `ValueError` if a minibatch has fewer rows than the network takes: as torch, where no mask hides it."""
+        if any(rows.shape[-1] < self.data.task.network.least for several in drawn for rows in several):
+            raise ValueError(
+                "Expected more than 1 value per channel when training, and a minibatch has 1 row: write tail = 'drop', "
+                "or another batch size."
+            )
+
     def outside_graphs(self, fn: Callable[[], Made]) -> Made:
         """Apply a function to the clients' results; if graphs hold the memory that it needs, free them and try again.
 
@@ -220,14 +228,8 @@ class ClientMap:
 
         Raises:
             torch.OutOfMemoryError: Not even one client fits (on a CPU: PyTorch's RuntimeError).
-            ValueError: A minibatch has fewer rows than the network takes.
         """
-        started, least = time.perf_counter(), self.data.task.network.least
-        if least > 1 and any(rows.shape[-1] < least for item in items for drawn in item.taken for rows in drawn):
-            raise ValueError(  # as torch says it, where no mask hides it
-                "Expected more than 1 value per channel when training, and a minibatch has 1 row: write tail = 'drop', "
-                "or another batch size."
-            )
+        started = time.perf_counter()
         try:
             with torch.no_grad():
                 if self.execution == "loop":

@@ -97,9 +97,10 @@ def as_predicted(method: Method, query: Batches, last: Batch | None) -> Batches:
 def tuned(f: Objective, w: Params, b: Batch, lr: float, part: str | None) -> Params:
     """A model after one step of fine-tuning of this part (None: of all)."""
     if part is None:
-        return sgd(w, f.grad(w, b), lr=lr)
+        return f.with_statistics(sgd(w, f.grad(w, b), lr=lr), w, b)
     where = f.part(part)
-    return replace(w, where, sgd(w[where], f.grad(w, b, wrt=part), lr=lr))
+    new = sgd(w[where], f.grad(w, b, wrt=part), lr=lr)
+    return replace(w, where, f.with_statistics(new, w, b, wrt=part))
 
 
 def _deploy(method: Method, f: LoopObjective, server: Tree, support: Batches) -> Params:
@@ -167,6 +168,7 @@ def personal(
     for ((index, client), (state, sent)), key in zip(trained.items(), keys, strict=True):
         run = runs[index]
         drawn, _ = run.streams[client].draw(draws, 0, "personalize", round)
+        clients.check_rows(*drawn)
         support = pieces(run.federation.support[client]) if run.spec.scoring.features else []
         items.append(
             Item(index, (state, () if sent is None else sent, key), (*drawn, _query(run, clients, client), support))
@@ -261,6 +263,7 @@ def _deployed(
     for (index, client), key in zip(owners, clients.keys(runs, owners, "finetune", round), strict=True):
         run = runs[index]
         drawn, _ = run.streams[client].draw((Draw(epochs=1), Draw(steps=updates)), 0, "finetune", round)
+        clients.check_rows(drawn[1])
         items.append(Item(index, key, (*drawn, _query(run, clients, client))))
 
     def one(f: LoopObjective, server: Tree, key: Tensor, support: Batches, tuning: Batches, query: Batches) -> Tree:
@@ -290,9 +293,12 @@ def _on_test_rows(
 
 def _query(run: Run, clients: ClientMap, client: int) -> Drawn:
     """A client's query: in the run's minibatches where scores depend on them, else in pieces that fit into memory."""
-    if run.spec.scoring.average == "batches" or clients.data.task.network.batchwise:
-        return query_batches(run.federation, client, run.spec)
-    return pieces(run.federation.query[client])
+    if run.spec.scoring.average != "batches" and not clients.data.task.network.scored_batchwise:
+        return pieces(run.federation.query[client])
+    query = query_batches(run.federation, client, run.spec)
+    if clients.data.task.network.scored_batchwise:
+        clients.check_rows(query)
+    return query
 
 
 def _rows(stage: str, average: str, round: int, client: int, tally: Hits) -> list[Score]:

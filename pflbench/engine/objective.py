@@ -60,7 +60,14 @@ class Task(NamedTuple):
 
     @property
     def cacheable(self) -> bool:
-        return self.network.features is not None and not self.noisy
+        return self.network.features is not None and not self.noisy and not self.network.batchwise
+
+    @property
+    def statistics(self) -> Tensor | None:
+        """Entries of a model that are running statistics, on the pool's device; None: none are."""
+        if self.network.statistics is None:
+            return None
+        return _entries(self.network.layout, "statistic", self.pool.device)
 
     def images(self, b: Batch, dtype: torch.dtype) -> Tensor:
         """The images of rows [*lead], augmented where the batch has a key: [*lead, "channels", "height", "width"]."""
@@ -76,23 +83,30 @@ class Task(NamedTuple):
             images.sub_(shift).mul_(scale)
         return images if rows.dim() == 1 else images.view(*rows.shape, *images.shape[1:])
 
-    def logits(self, pieces: list[Tensor], b: Batch, key: Tensor | None = None) -> Tensor:
+    def logits(self, pieces: list[Tensor], b: Batch, key: Tensor | None = None, training: bool = False) -> Tensor:
         """Logits ["batch", "classes"] on the images of a batch; of a stack ["clients", "batch", "classes"].
 
-        `key`: for dropout; None: without.
+        `key`: for dropout; None: without. `training`: without running statistics.
         """
         x = self.images(b, pieces[0].dtype)
         context = self._context(b, x)
         with self._precision():
-            logits = self.network.logits(pieces, x, key, context, mask=b.mask, stack=self._stack_of(b))
+            stack = self._stack_of(b)
+            logits = self.network.logits(pieces, x, key, context, mask=b.mask, stack=stack, training=training)
         return logits.to(pieces[0].dtype)
 
-    def features(self, pieces: list[Tensor], b: Batch) -> Tensor:
+    def features(self, pieces: list[Tensor], b: Batch, training: bool = False) -> Tensor:
         """Features ["batch", "features"], or of a stack; pieces: the vector, from its start to the end of the base."""
         x = self.images(b, pieces[0].dtype)
         with self._precision():
-            features = self.network.represent(pieces, x, mask=b.mask, stack=self._stack_of(b))
+            features = self.network.represent(pieces, x, mask=b.mask, stack=self._stack_of(b), training=training)
         return features.to(pieces[0].dtype)
+
+    def advanced(self, w: Tensor, b: Batch) -> Tensor:
+        """The model with the running statistics that a pass of training over the batch leaves; of a stack, each."""
+        x = self.images(b, w.dtype)
+        with self._precision():
+            return self.network.advanced(w, x, b.key, mask=b.mask, stack=self._stack_of(b))
 
     def _stack_of(self, b: Batch) -> str | None:
         return None if b.rows.dim() == 1 else self.stack
@@ -246,6 +260,13 @@ class LoopObjective(Facts):
         self.gradient_calls += 1
         return self._apply(self._hvp, w, b, v)
 
+    def with_statistics(self, new: Part, w: Params, b: Batch, *, wrt: str | None = None) -> Part:
+        if self.network.statistics is None:
+            return new
+        where = slice(None) if wrt is None else self.part(wrt)
+        advanced = self._apply(self._advanced, w, b)
+        return torch.where(self.entries("statistic")[where], advanced[where], new)
+
     def logits(self, w: Params, b: Batch) -> Tensor:
         self.passes.append((FORWARD, b))
         return self._apply(self._logits, w, b)
@@ -264,8 +285,10 @@ class LoopObjective(Facts):
     ) -> Tensor:
         """The client's loss; of a stack ["clients"]."""
         if custom is None:
-            return F.cross_entropy(self.task.logits(pieces, b, b.key), b.labels)
-        outputs = self.task.logits(pieces, b, b.key) if custom.at == "logits" else self.task.features(pieces, b)
+            return F.cross_entropy(self.task.logits(pieces, b, b.key, True), b.labels)
+        outputs = (
+            self.task.logits(pieces, b, b.key, True) if custom.at == "logits" else self.task.features(pieces, b, True)
+        )
         return custom.loss(outputs, b.labels, b.mask, *args)
 
     def _loss(self, w: Tensor, b: Batch) -> Tensor:
@@ -285,6 +308,10 @@ class LoopObjective(Facts):
             pieces, leaf = cut(w, None)
             (g,) = torch.autograd.grad(self._losses(pieces, b).sum(), leaf, create_graph=True)
             return torch.autograd.grad(g, leaf, v)[0]
+
+    def _advanced(self, w: Tensor, b: Batch) -> Tensor:
+        with torch.no_grad():
+            return self.task.advanced(w, b)
 
     def _logits(self, w: Tensor, b: Batch) -> Tensor:
         with torch.no_grad():
@@ -346,11 +373,15 @@ class StackedObjective(LoopObjective):
         self, pieces: list[Tensor], b: Batch, custom: LossFn | None = None, args: tuple[Tensor, ...] = ()
     ) -> Tensor:
         if custom is not None:
-            outputs = self.task.logits(pieces, b, b.key) if custom.at == "logits" else self.task.features(pieces, b)
+            outputs = (
+                self.task.logits(pieces, b, b.key, True)
+                if custom.at == "logits"
+                else self.task.features(pieces, b, True)
+            )
             dims = (0, 0, None if b.mask is None else 0, *[0] * len(args))
             losses: Tensor = torch.vmap(custom.loss, in_dims=dims)(outputs, b.labels, b.mask, *args)
             return losses
-        logits = self.task.logits(pieces, b, b.key)
+        logits = self.task.logits(pieces, b, b.key, True)
         each = F.cross_entropy(logits.flatten(0, 1), b.labels.flatten(), reduction="none").view(b.labels.shape)
         if b.mask is None:
             return each.mean(1)

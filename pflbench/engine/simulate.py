@@ -143,7 +143,7 @@ class Simulation:
                     self.clients.outside_graphs(partial(self._keep, self.runs[index], client, sent, state))
         for index, run in self.alive.items():
             run.latest = keepers[index]
-            now = Round(self.rounds)
+            now = Round(self.rounds, statistics=self.clients.data.task.statistics)
             sent = [uploads[index].pop(client) for client in senders[index]]
             share = host.upload(weights(run.spec, run.federation, senders[index]), self.clients.data.device)
             whole = _stacked(sent, self.clients)
@@ -197,6 +197,7 @@ class Simulation:
             run, used = self.runs[index], scored or client in senders[index]
             start, moment = int(run.cursors[client]), ("round", self.rounds)
             taken, cursor = run.streams[client].draw(drawn[index], start, *moment, used=used)
+            self.clients.check_rows(*taken)
             if client in keepers[index]:  # scoring moves nothing
                 run.cursors[client] = cursor
             items.append(Item(index, (run.state(client), key), tuple(taken)))

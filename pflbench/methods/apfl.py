@@ -48,9 +48,9 @@ class APFL(Method):
             w, v, w_memory, v_memory = carry
             m = torch.lerp(w, v, alpha)
             at_w, at_m = decayed(f.grad(w, b), w, decay), decayed(f.grad(m, b), m, decay)
-            w, w_memory = by_w.update(w, at_w, w_memory)
-            v, v_memory = by_v.update(v, at_m, v_memory)
-            return w, v, w_memory, v_memory
+            new_w, w_memory = by_w.update(w, at_w, w_memory)
+            new_v, v_memory = by_v.update(v, at_m, v_memory)
+            return f.with_statistics(new_w, w, b), f.with_statistics(new_v, m, b), w_memory, v_memory
 
         w, v, _, _ = steps(step, (server, state, by_w.init(server), by_v.init(state)), batches)
         return w, v

@@ -57,8 +57,9 @@ class APFLApart(Method):
         def step(carry, b):
             w, v, alpha, of_w, of_v = carry
             at_w, at_v = f.grad(w, b), f.grad(v, b)
-            w, of_w = by.update(w, decayed(at_w, w, decay), of_w)
-            v, of_v = by.update(v, decayed(at_v, v, decay), of_v)
+            new_w, of_w = by.update(w, decayed(at_w, w, decay), of_w)
+            new_v, of_v = by.update(v, decayed(at_v, v, decay), of_v)
+            w, v = f.with_statistics(new_w, w, b), f.with_statistics(new_v, v, b)
             return w, v, adapted(alpha, v - w, at_v, at_w, self.lr) if self.adaptive else alpha, of_w, of_v
 
         start = server, state.v, state.alpha, by.init(server), by.init(state.v)

@@ -52,7 +52,7 @@ from pflbench.methods.objective import Batch, Batches, Initializer, Loss, Object
 from pflbench.models.network import Network
 from pflbench.noise import normal
 from pflbench.optim import SGD, Adam, AdamState, Optimizer, State, sgd
-from pflbench.typing import Float, Int, Params, Scalar
+from pflbench.typing import Bool, Float, Int, Params, Scalar
 from pflbench.vector import replace
 
 __all__ = [
@@ -68,7 +68,9 @@ __all__ = [
     "Method",
     "Objective",
     "Optimizer",
+    "Params",
     "Round",
+    "State",
     "UsageError",
     "Weights",
     "base_then_head",
@@ -77,6 +79,7 @@ __all__ = [
     "keep",
     "local_draw",
     "mean",
+    "mean_statistics",
     "optimizer",
     "replace",
     "row_mean",
@@ -85,6 +88,7 @@ __all__ = [
     "total_loss",
     "train",
     "with_base",
+    "without_statistics",
 ]
 
 Tree = Any
@@ -150,11 +154,13 @@ class Round:
         index: The round's number, from 0.
         key: The client's random key in this round; None in `draws` and `server`, which are no client's.
         coin: In `draws`, a number uniform in [0, 1) that is the round's own, the same for all clients; else None.
+        statistics: In `server`, entries of a model that are running statistics, bool ["params"]; None: none are.
     """
 
     index: int
     key: Int[Tensor, ""] | None = None
     coin: float | None = None
+    statistics: Bool[Tensor, "params"] | None = None
 
     def noise(self, *name: str | int, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """Independent standard normal numbers of this shape, the same looped, stacked, and on any device.
@@ -261,33 +267,43 @@ def steps(fn: Callable[..., Carry], carry: Carry, batches: Batches, *more: Seque
 
 
 def train(
-    grad: Callable[[Any, Batch], Any],
-    w: Carry,
+    f: Objective,
+    w: Params,
     batches: Batches,
     by: Optimizer,
     *,
+    grad: Callable[[Params, Batch], Any] | None = None,
+    wrt: str | None = None,
     decay: Tensor | None = None,
     memory: State = None,
-) -> tuple[Carry, State]:
-    """Descend over minibatches, one update each: `train(f.grad, w, batches, SGD(lr))`.
+) -> tuple[Params, State]:
+    """Descend over minibatches, one update each: `train(f, w, batches, SGD(lr))`.
 
     Args:
-        grad: Gradient at (w, minibatch).
-        w: A vector, or a NamedTuple of vectors.
+        f: The objective.
+        w: The model.
         batches: The minibatches.
         by: The optimizer.
-        decay: Weight decay of w's entries, from `f.decay`; None: none.
+        grad: Gradient at (model, minibatch), of the part `wrt`; None: `f.grad`.
+        wrt: Part that is trained; None: all.
+        decay: Weight decay of the entries that are trained, from `f.decay`; None: none.
         memory: The optimizer's, to go on from; None: from rest.
 
     Returns:
-        The trained w, and the optimizer's memory.
+        The trained model, and the optimizer's memory.
     """
+    where = None if wrt is None else f.part(wrt)
 
-    def step(carry: tuple[Any, State], b: Batch) -> tuple[Any, State]:
+    def step(carry: tuple[Params, State], b: Batch) -> tuple[Params, State]:
         w, memory = carry
-        return by.update(w, decayed(grad(w, b), w, decay), memory)
+        old = w if where is None else w[where]
+        g = f.grad(w, b, wrt=wrt) if grad is None else grad(w, b)
+        new, memory = by.update(old, decayed(g, old, decay), memory)
+        new = f.with_statistics(new, w, b, wrt=wrt)
+        return new if where is None else replace(w, where, new), memory
 
-    return steps(step, (w, by.init(w) if memory is None else memory), batches)
+    start = by.init(w if where is None else w[where]) if memory is None else memory
+    return steps(step, (w, start), batches)
 
 
 def optimizer(name: Literal["sgd", "adam"], lr: float, momentum: float | None = None) -> Optimizer:
@@ -309,6 +325,11 @@ def local_draw(epochs: int, steps: int | None, batch: int | None = None) -> Draw
 def mean(stacked: Float[Tensor, "cohort *shape"], n: Weights) -> Float[Tensor, "*shape"]:
     """The weighted mean over the cohort."""
     return torch.einsum("c,c...->...", n.to(stacked.dtype), stacked)
+
+
+def mean_statistics(new: Params, averaged: Params, round: Round) -> Params:
+    """A server's new model with the clients' mean running statistics: other steps could make a variance negative."""
+    return new if round.statistics is None else torch.where(round.statistics, averaged, new)
 
 
 def row_mean(values: Float[Tensor, "rows *shape"], mask: Tensor | None) -> Float[Tensor, "*shape"]:
@@ -344,6 +365,15 @@ def base_then_head(network: Network) -> Network:
         raise UsageError(
             f"This method needs a network of a base and then a head, not of {' and '.join(parts)}; the network's "
             f"layers are {', '.join(network.layout.layers)}. Take a network of more layers, or name another head."
+        )
+    return network
+
+
+def without_statistics(network: Network) -> Network:
+    """The network. Raises `UsageError` if it has running statistics, which the method would not train."""
+    if network.statistics is not None:
+        raise UsageError(
+            "This method trains no running statistics of batch normalization: write track_running_stats=False."
         )
     return network
 

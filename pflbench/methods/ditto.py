@@ -51,8 +51,8 @@ class Ditto(Method):
             return f.grad(v, b) + self.lam * (v - w)
 
         # v <- v - eta (grad F(v) + lambda (v - w)); then w is trained as in FedAvg.
-        v, _ = train(pulled, state.v, for_v, SGD(self.lr if self.personal_lr is None else self.personal_lr))
-        sent, memory = train(f.grad, w, for_w, self.by, memory=state.memory)
+        v, _ = train(f, state.v, for_v, SGD(self.lr if self.personal_lr is None else self.personal_lr), grad=pulled)
+        sent, memory = train(f, w, for_w, self.by, memory=state.memory)
         return sent, Client(v, memory)
 
     def personal_model(self, f, server, state, *, round, upload=None):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 
-from pflbench.methods.base import hyper, mean
+from pflbench.methods.base import hyper, mean, mean_statistics
 from pflbench.methods.fedavg import FedAvg
 
 
@@ -44,7 +44,8 @@ class FedAdam(FedAvg):
         delta = mean(uploads - server.w, n)
         m = self.beta1 * server.m + (1 - self.beta1) * delta
         v = self.beta2 * server.v + (1 - self.beta2) * delta**2
-        return Server(server.w + self.server_lr * m / (v.sqrt() + self.eps), m, v)
+        w = server.w + self.server_lr * m / (v.sqrt() + self.eps)
+        return Server(mean_statistics(w, server.w + delta, round), m, v)
 
     def deploy(self, f, server, support):
         return server.w

@@ -57,11 +57,12 @@ class FedAvg(Method):
 
         Args:
             f: The objective.
-            w: A whole model, or its part `wrt`.
+            w: The model.
             batches: Minibatches, one step each.
             lr: Learning rate; None: the local one.
-            grad: Gradient at (w, minibatch); None: of the loss.
-            wrt: Name of the part that w is; None: all.
+            grad: Gradient at (w, minibatch), of the part `wrt`; None: of the loss.
+            wrt: Name of the part that is trained; None: all.
         """
         by = optimizer(self.optimizer, self.lr if lr is None else lr, self.momentum)
-        return train(grad or f.grad, w, batches, by, decay=f.decay(self.weight_decay, w, wrt=wrt))[0]
+        decay = f.decay(self.weight_decay, w if wrt is None else w[f.part(wrt)], wrt=wrt)
+        return train(f, w, batches, by, grad=grad, wrt=wrt, decay=decay)[0]

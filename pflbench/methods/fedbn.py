@@ -1,13 +1,12 @@
 """FedBN (Li et al., ICLR 2021, arXiv 2102.07623, Algorithm 1): normalization stays at the client.
 
 Departures:
-1. All clients start from the seed's common scale and shift. The server keeps these, so its model is only a start for
+1. All clients start from the seed's common normalization. The server keeps it, so its model is only a start for
    fine-tuning.
 2. The suite sets the weights of the server's mean (paper: uniform).
 3. The whole cohort keeps its trained normalization, also where an upload gets lost.
-4. The upload is a whole vector, with the server's scale and shift in it: the counted costs include them.
-5. Batch normalization always uses the batch's own statistics; there are no running ones, so of FedBN only scale and
-   shift stay at a client.
+4. The upload is a whole vector, with the server's normalization in it: the counted costs include it.
+5. CAFeMe's networks have no running statistics, so of theirs only scale and shift stay at a client.
 Special cases: none. A network without normalization is refused, as this would be FedAvg.
 """
 
@@ -22,7 +21,7 @@ from pflbench.methods.fedavg import FedAvg
 
 @dataclass(frozen=True)
 class FedBN(FedAvg):
-    """Normalization layers' scale and shift stay at the client; all other parameters are averaged."""
+    """Normalization layers' scale, shift and running statistics stay at the client; all else is averaged."""
 
     version: ClassVar[int] = 1
     commits = "trained"
@@ -43,7 +42,7 @@ class FedBN(FedAvg):
 
     def normalized(self, f, w, state):
         """The model w with a client's normalization."""
-        return torch.where(f.entries("normalization"), state, w)
+        return torch.where(f.entries("normalization") | f.entries("statistic"), state, w)
 
     def client(self, f, server, state, batches, *, round):
         w = self.trained(f, self.normalized(f, server, state), batches)

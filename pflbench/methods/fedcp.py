@@ -24,7 +24,7 @@ from typing import ClassVar
 import torch
 import torch.nn.functional as F
 
-from pflbench.methods.base import SGD, Method, decayed, hyper, local_draw, train
+from pflbench.methods.base import SGD, Method, decayed, hyper, local_draw, train, without_statistics
 from pflbench.methods.feddbe import matrix
 from pflbench.models.policy import with_policy
 
@@ -49,7 +49,7 @@ class FedCP(Method):
     weight_decay: float | None = hyper(None, "Weight decay of layers' weights.", least=0)
 
     def network(self, base):
-        return with_policy(super().network(base))
+        return with_policy(without_statistics(super().network(base)))
 
     def draws(self, round):
         return (local_draw(self.epochs, self.steps, self.batch),)
@@ -75,7 +75,7 @@ class FedCP(Method):
             # The received head and s do not move, though they are in the vector.
             return torch.cat([of_base, g[policy], still, g[head]])
 
-        w, _ = train(grad, start, batches, SGD(self.lr, self.momentum))
+        w, _ = train(f, start, batches, SGD(self.lr, self.momentum), grad=grad)
         heads = (w[head] + start[f.part("received")]) / 2
         return torch.cat([w[: policy.stop], heads]), w[head]
 

@@ -86,9 +86,9 @@ class FedDBE(Method):
             g = torch.cat([base, (weight + torch.outer(bias, v)).flatten(), bias])
             g_v = matrix(w[head], classes).mT @ bias
             features = past + self.running * row_mean(f.features(w, b), b.mask)
-            w, of_w = by.update(w, decayed(g, w, decay), of_w)
+            new, of_w = by.update(w, decayed(g, w, decay), of_w)
             v, of_v = of_shift.update(v, server.ready * g_v, of_v)
-            return w, v, features, of_w, of_v
+            return f.with_statistics(new, w, b), v, features, of_w, of_v
 
         start = server.w, state, torch.zeros_like(state), by.init(server.w), of_shift.init(state)
         w, v, features, _, _ = steps(step, start, batches)

@@ -55,7 +55,8 @@ class FedDistill(Method):
         def step(carry, b):
             w, memory, sums = carry
             g = f.grad(w, b, loss=self.loss, args=tuple(server))
-            return *by.update(w, decayed(g, w, decay), memory), sums.add(f.logits(w, b), b)
+            new, memory = by.update(w, decayed(g, w, decay), memory)
+            return f.with_statistics(new, w, b), memory, sums.add(f.logits(w, b), b)
 
         start = state, by.init(state), ClassSums(*none(state, f.classes, f.classes))
         w, _, sums = steps(step, start, batches)

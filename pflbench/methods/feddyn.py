@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 
-from pflbench.methods.base import hyper
+from pflbench.methods.base import hyper, mean_statistics
 from pflbench.methods.fedavg import FedAvg
 
 
@@ -53,7 +53,8 @@ class FedDyn(FedAvg):
 
     def server(self, server, uploads, n, round):
         h = server.h - self.alpha * (uploads - server.w).sum(0) / server.clients
-        return Server(uploads.mean(0) - h / self.alpha, h, server.clients)
+        averaged = uploads.mean(0)
+        return Server(mean_statistics(averaged - h / self.alpha, averaged, round), h, server.clients)
 
     def deploy(self, f, server, support):
         return server.w

@@ -77,7 +77,7 @@ class FedEC(Method):
             return torch.addcmul(f.grad(w, b, loss=constrained_loss), 2 * weight, w - state.model)
 
         by = SGD(self.inner_lr, self.momentum)
-        return train(grad, server, batches, by, decay=f.decay(self.weight_decay, server))[0]
+        return train(f, server, batches, by, grad=grad, decay=f.decay(self.weight_decay, server))[0]
 
 
 def constrained_loss(logits, labels, mask, teacher=None, weight=None):

@@ -27,7 +27,7 @@ import torch
 from pflbench.methods.base import SGD, Draw, Method, hyper, mean, train, with_base
 from pflbench.methods.class_means import ClassMeans, ClassSums, none, pooled
 from pflbench.methods.fedproto import distance
-from pflbench.methods.linear_head import head_gradient
+from pflbench.methods.linear_head import train_head
 from pflbench.methods.stack import Stack
 
 LEAST_WEIGHT = 1e-3
@@ -95,23 +95,20 @@ class FedPAC(Method):
         base, head = server.w[f.part("base")], combined(server.heads, state)
         z = f.features(server.w, everything)
 
-        def by_head(h, b):
-            if not f.cacheable or b.places is None:
-                return f.grad(torch.cat([base, h]), b, wrt="head")
-            return head_gradient(h, z.index_select(0, b.places), b.labels, b.mask, f.classes)
+        w = torch.cat([base, head])
+        head, _ = train_head(f, w, z if f.cacheable else None, for_head, by, self.weight_decay)
 
-        head, _ = train(by_head, head, for_head, by, decay=f.decay(self.weight_decay, head, wrt="head"))
-
-        def by_base(part, b):
-            w = torch.cat([part, head])
+        def by_base(w, b):
             pull = 0
             if self.lam:
                 pull = f.grad(w, b, wrt="base", loss=distance, at="features", args=tuple(server.prototypes))
             return f.grad(w, b, wrt="base") + self.lam * pull
 
-        trained, _ = train(by_base, base, for_base, by, decay=f.decay(self.weight_decay, base, wrt="base"))
+        w, decay = torch.cat([base, head]), f.decay(self.weight_decay, base, wrt="base")
+        w, _ = train(f, w, for_base, by, grad=by_base, wrt="base", decay=decay)
+        trained = w[f.part("base")]
         v, h = statistics(z, everything, f.classes)
-        features = f.features(torch.cat([trained, head]), everything)
+        features = f.features(w, everything)
         prototypes = ClassSums(*none(z, f.classes, f.width)).add(features, everything).means
         return Upload(trained, prototypes, torch.cat([head, v[None], h])), h
 

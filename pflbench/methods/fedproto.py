@@ -60,7 +60,8 @@ class FedProto(Method):
             if self.lam:
                 pull = f.grad(w, b, wrt="base", loss=distance, at="features", args=tuple(server))
                 g = torch.cat([g[base] + self.lam * pull, g[base.stop :]])
-            return *by.update(w, decayed(g, w, decay), memory), sums.add(f.features(w, b), b)
+            new, memory = by.update(w, decayed(g, w, decay), memory)
+            return f.with_statistics(new, w, b), memory, sums.add(f.features(w, b), b)
 
         start = state, by.init(state), ClassSums(*none(state, f.classes, f.width))
         w, _, sums = steps(step, start, batches)

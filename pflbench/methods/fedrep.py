@@ -22,7 +22,7 @@ from typing import ClassVar
 import torch
 
 from pflbench.methods.base import SGD, Draw, Method, base_then_head, hyper, mean, train, with_base
-from pflbench.methods.linear_head import head_gradient
+from pflbench.methods.linear_head import train_head
 
 
 @dataclass(frozen=True)
@@ -54,25 +54,13 @@ class FedRep(Method):
         return server[new.part("head")]
 
     def client(self, f, server, state, everything, for_head, for_base, *, round):
-        head = self.trained(f, "head", self.by_head(f, server, everything), state, for_head)
-
-        def by_base(base, b):
-            return f.grad(torch.cat([base, head]), b, wrt="base")
-
-        return self.trained(f, "base", by_base, server[f.part("base")], for_base), head
-
-    def by_head(self, f, server, everything):
-        """The head's gradient under the server's base, on features of all images if these stay the same."""
-        if not f.cacheable:
-            return lambda h, b: f.grad(torch.cat([server[f.part("base")], h]), b, wrt="head")
-        (whole,) = everything
-        z = f.features(server, whole)
-        return lambda h, b: head_gradient(h, z.index_select(0, b.places), b.labels, b.mask, f.classes)
-
-    def trained(self, f, part, grad, w, batches):
-        """A part after SGD."""
-        decay = f.decay(self.weight_decay, w, wrt=part)
-        return train(grad, w, batches, SGD(self.lr, self.momentum), decay=decay)[0]
+        w = torch.cat([server[f.part("base")], state])
+        z = f.features(w, everything[0]) if f.cacheable else None
+        head, _ = train_head(f, w, z, for_head, SGD(self.lr, self.momentum), self.weight_decay)
+        decay = f.decay(self.weight_decay, w[f.part("base")], wrt="base")
+        w = torch.cat([w[f.part("base")], head])
+        w, _ = train(f, w, for_base, SGD(self.lr, self.momentum), wrt="base", decay=decay)
+        return w[f.part("base")], head
 
     def server(self, server, uploads, n, round):
         return with_base(server, mean(uploads, n))

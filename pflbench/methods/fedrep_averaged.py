@@ -14,7 +14,7 @@ Special cases: a network without a head, no head steps, and SGD = FedAvg on the 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from pflbench.methods.base import Draw, Method, base_then_head, hyper, optimizer, replace, train
+from pflbench.methods.base import Draw, Method, base_then_head, hyper, optimizer, train
 
 
 class Memories(NamedTuple):
@@ -46,16 +46,6 @@ class FedRepAveraged(Method):
         return Memories(by.init(server[new.part("head")]), by.init(server[new.part("base")]))
 
     def client(self, f, server, state, for_head, for_base, *, round):
-        w, head = self.trained(f, "head", server, for_head, self.head_lr, state.head)
-        w, base = self.trained(f, "base", w, for_base, self.base_lr, state.base)
+        w, head = train(f, server, for_head, optimizer(self.optimizer, self.head_lr), wrt="head", memory=state.head)
+        w, base = train(f, w, for_base, optimizer(self.optimizer, self.base_lr), wrt="base", memory=state.base)
         return w, Memories(head, base)
-
-    def trained(self, f, part, w, batches, lr, memory):
-        """The vector w after descent of one of its parts, and the optimizer's memory."""
-        where = f.part(part)
-
-        def grad(piece, b):
-            return f.grad(replace(w, where, piece), b, wrt=part)
-
-        piece, memory = train(grad, w[where], batches, optimizer(self.optimizer, lr), memory=memory)
-        return replace(w, where, piece), memory

@@ -50,9 +50,9 @@ class FedRoD(FedAvg):
             w, head, w_memory, head_memory = carry
             g = f.grad(w, b, loss=balanced, args=(prior,))
             h = head_gradient(w[where] + head, f.features(w, b), b.labels, b.mask, f.classes)
-            w, w_memory = by.update(w, decayed(g, w, decay), w_memory)
+            new, w_memory = by.update(w, decayed(g, w, decay), w_memory)
             head, head_memory = by.update(head, decayed(h, head, head_decay), head_memory)
-            return w, head, w_memory, head_memory
+            return f.with_statistics(new, w, b), head, w_memory, head_memory
 
         w, head, _, _ = steps(step, (server, state, by.init(server), by.init(state)), batches)
         return w, head

@@ -15,7 +15,7 @@ Special cases: inner_lr = 0 = gradient descent on the clients' mean loss, one st
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pflbench.methods.base import SGD, Draw, Method, hyper, sgd, train
+from pflbench.methods.base import SGD, Draw, Method, hyper, sgd, train, without_statistics
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,9 @@ class FOMaml(Method):
     batch: int | None = hyper(None, "Examples per minibatch; none: the suite's.", least=1)
     inner_lr: float = hyper(0.01, "Learning rate of the adaptation.", least=0)
     outer_lr: float = hyper(0.1, "Learning rate of the server.", least=0)
+
+    def network(self, base):
+        return without_statistics(base)
 
     def draws(self, round):
         return *self.personal_draws(), Draw(whole=True)
@@ -44,4 +47,4 @@ class FOMaml(Method):
         return (Draw(epochs=1 if self.epochs is None else self.epochs, batch=self.batch),)
 
     def personal_model(self, f, server, state, batches, *, round):
-        return train(f.grad, server, batches, SGD(self.inner_lr))[0]
+        return train(f, server, batches, SGD(self.inner_lr))[0]

@@ -30,7 +30,18 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 import torch.nn.functional as F
 
-from pflbench.methods.base import SGD, Draw, Method, decayed, hyper, local_draw, replace, row_mean, train
+from pflbench.methods.base import (
+    SGD,
+    Draw,
+    Method,
+    decayed,
+    hyper,
+    local_draw,
+    replace,
+    row_mean,
+    train,
+    without_statistics,
+)
 from pflbench.methods.class_means import members
 from pflbench.models.valve import with_valve
 
@@ -69,7 +80,7 @@ class GPFL(Method):
     weight_decay: float | None = hyper(None, "Weight decay of layers' weights.", least=0)
 
     def network(self, base):
-        return with_valve(super().network(base))
+        return with_valve(without_statistics(super().network(base)))
 
     def draws(self, round):
         return Draw(whole=True), local_draw(self.epochs, self.steps, self.batch)
@@ -96,7 +107,7 @@ class GPFL(Method):
             parts = [g[: valve.start], g[valve] + self.mu * w[valve], still, g[condition.stop :], of_e.flatten()]
             return torch.cat(parts)
 
-        both, _ = train(grad, torch.cat([w, server.embeddings.flatten()]), batches, SGD(self.lr, self.momentum))
+        both, _ = train(f, torch.cat([w, server.embeddings.flatten()]), batches, SGD(self.lr, self.momentum), grad=grad)
         w, e = both[:size], both[size:].view(shape)
         rows = members(everything[0], f.classes, e.dtype).sum(0)
         return Shared(w[: valve.stop], e), Client(e.mean(0), rows / rows.sum() @ e, w[condition.stop :])

@@ -69,7 +69,7 @@ class IFCA(Method):
     def client(self, f, server, state, once, batches, *, round):
         choice = self.choose(f, server, once)
         w = server.index_select(0, choice[None])[0]
-        w, _ = train(f.grad, w, batches, SGD(self.lr, self.momentum), decay=f.decay(self.weight_decay, w))
+        w, _ = train(f, w, batches, SGD(self.lr, self.momentum), decay=f.decay(self.weight_decay, w))
         if self.shared is None:
             return Upload(choice, w), state
         where = f.part(self.shared)

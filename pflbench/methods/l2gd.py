@@ -63,7 +63,7 @@ class L2GD(Method):
         # SGD on the client's loss. The rate is a tensor, as N is, so it scales the gradients.
         decay, by = f.decay(self.weight_decay, state), SGD(1.0, self.momentum)
         decay = None if decay is None else rate * decay
-        x, _ = train(lambda x, b: rate * f.grad(x, b), state, batches[0], by, decay=decay)
+        x, _ = train(f, state, batches[0], by, grad=lambda x, b: rate * f.grad(x, b), decay=decay)
         return x, x
 
     def server(self, server, uploads, n, round):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from pflbench.methods.base import Batches, Objective, Optimizer, Params, State, decayed, steps, train
 from pflbench.typing import Bool, Float, Rows
 
 Features = Float[Tensor, "rows width"]
@@ -16,6 +17,28 @@ Heads = Float[Tensor, "*samples head"]
 Mask = Bool[Tensor, "rows"]
 PerClass = Float[Tensor, "heads classes rows"]
 """Rows last: over a short last axis a CPU's softmax takes twenty times as long."""
+
+
+def train_head(
+    f: Objective, w: Params, z: Features | None, batches: Batches, by: Optimizer, weight_decay: float | None
+) -> tuple[Heads, State]:
+    """The head of w after descent, and the optimizer's memory.
+
+    `z`: features of all the client's rows, if w's base gives them in every pass (`f.cacheable`); `batches` are then
+    `indexed`.
+    """
+    head = w[f.part("head")]
+    decay = f.decay(weight_decay, head, wrt="head")
+    if z is None:
+        w, memory = train(f, w, batches, by, wrt="head", decay=decay)
+        return w[f.part("head")], memory
+
+    def step(carry, b):
+        h, memory = carry
+        g = head_gradient(h, z.index_select(0, b.places), b.labels, b.mask, f.classes)
+        return by.update(h, decayed(g, h, decay), memory)
+
+    return steps(step, (head, by.init(head)), batches)
 
 
 def head_gradient(h: Heads, z: Features, labels: Rows, mask: Mask | None, classes: int) -> Heads:

@@ -54,7 +54,7 @@ class Local(FedAvg):
         if not self.keep_momentum:
             return nothing, self.trained(f, state, batches)
         by, decay = SGD(self.lr, self.momentum), f.decay(self.weight_decay, state.w)
-        return nothing, Moving(*train(f.grad, state.w, batches, by, decay=decay, memory=state.velocity))
+        return nothing, Moving(*train(f, state.w, batches, by, decay=decay, memory=state.velocity))
 
     def server(self, server, uploads, n, round):
         return server

@@ -95,6 +95,13 @@ class Objective(Protocol):
     def hvp(self, w: Params, b: Batch, v: Params) -> Params:
         """Hessian-vector product of the loss at w."""
 
+    def with_statistics(self, new: Part, w: Params, b: Batch, *, wrt: str | None = None) -> Part:
+        """`new`, made of w by a step on b, with the running statistics of a user's batch normalization.
+
+        They are those that w's pass of training over b leaves, whatever the step did to them. `new` is a whole model or
+        the part `wrt`; without running statistics it stays as it is. `train` does this in every step.
+        """
+
     def logits(self, w: Params, b: Batch) -> Tensor:
         """Logits ["batch", "classes"], without a gradient."""
 
@@ -112,7 +119,7 @@ class Objective(Protocol):
         """Where the last so many layers lie in the vector."""
 
     def entries(self, kind: Kind) -> Bool[Tensor, "params"]:
-        """Positions in the vector that are weights of layers, biases, or a normalization's scale and shift."""
+        """Positions in the vector of weights, biases, a normalization's scale and shift, or running statistics."""
 
     def decay(self, rate: float | None, w: Part, *, wrt: str | None = None) -> Part | None:
         """Weight decay for `train` of w: `rate` for the entries of layers' weights, 0 for biases and normalizations.
@@ -143,7 +150,7 @@ class Initializer(Protocol):
         """Where the last so many layers lie in the vector."""
 
     def entries(self, kind: Kind) -> Bool[Tensor, "params"]:
-        """Positions in the vector that are weights of layers, biases, or a normalization's scale and shift."""
+        """Positions in the vector of weights, biases, a normalization's scale and shift, or running statistics."""
 
     def noise(self, *name: str | int, shape: tuple[int, ...]) -> Tensor:
         """Standard normal numbers by name, as `Round.noise` has them, from the seed alone and as wide as a model."""

@@ -40,7 +40,7 @@ class PerFedAvg(Method):
             g = f.grad(sgd(w, f.grad(w, support), lr=self.inner_lr), query)
             if self.order != "first":
                 g = sgd(g, self.hessian_times(g, f, w, third), lr=self.inner_lr)
-            return sgd(w, g, lr=self.outer_lr)
+            return f.with_statistics(sgd(w, g, lr=self.outer_lr), w, support)
 
         return steps(meta, server, stream[0::4], stream[1::4], stream[2::4]), state
 
@@ -54,4 +54,4 @@ class PerFedAvg(Method):
         return () if self.personal_epochs is None else (Draw(epochs=self.personal_epochs, batch=self.batch),)
 
     def personal_model(self, f, server, state, batches, *, round):
-        return train(f.grad, server, batches, SGD(self.inner_lr))[0]
+        return train(f, server, batches, SGD(self.inner_lr))[0]

@@ -51,7 +51,8 @@ class PerFedAvgSplit(Method):
         def meta(carry, support, query):
             w, memory = carry
             u = sgd(w, f.grad(w, support), lr=self.inner_lr)
-            return by.update(w, decayed(f.grad(u, query), w, decay), memory)
+            new, memory = by.update(w, decayed(f.grad(u, query), w, decay), memory)
+            return f.with_statistics(new, w, support), memory
 
         parts = [pair for b in batches if (pair := split(b, self.share)) is not None]
         supports, queries = tuple(pair[0] for pair in parts), [pair[1] for pair in parts]
@@ -66,7 +67,7 @@ class PerFedAvgSplit(Method):
         if upload is not None:
             return upload
         lr = self.inner_lr if self.personal_lr is None else self.personal_lr
-        return train(f.grad, server, batches, SGD(lr))[0]
+        return train(f, server, batches, SGD(lr))[0]
 
 
 def split(b: Batch, share: float) -> tuple[Batch, Batch] | None:

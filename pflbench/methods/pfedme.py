@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 
-from pflbench.methods.base import Draw, Method, hyper, mean, sgd, steps
+from pflbench.methods.base import Draw, Method, hyper, mean, mean_statistics, sgd, steps
 
 
 class Upload(NamedTuple):
@@ -62,15 +62,16 @@ class PFedMe(Method):
             # K times: theta descends along grad f(theta) + lambda (theta - w) (+ mu theta)
             for _ in range(self.inner_steps):
                 g = f.grad(theta, b) + self.lam * (theta - w)
-                theta = sgd(theta, g if self.mu is None else torch.add(g, theta, alpha=self.mu), lr=inner_lr)
+                g = g if self.mu is None else torch.add(g, theta, alpha=self.mu)
+                theta = f.with_statistics(sgd(theta, g, lr=inner_lr), theta, b)
             # w <- w - eta lambda (w - theta)
-            return Upload(sgd(w, w - theta, lr=self.lr * self.lam), theta)
+            return Upload(f.with_statistics(sgd(w, w - theta, lr=self.lr * self.lam), w, b), theta)
 
         return steps(iterate, Upload(server, server), batches), state
 
     def server(self, server, uploads, n, round):
         w = mean(uploads.model, n)
-        return w if self.beta is None else torch.lerp(server, w, self.beta)
+        return w if self.beta is None else mean_statistics(torch.lerp(server, w, self.beta), w, round)
 
     def personal_draws(self):
         return self.draws(None)

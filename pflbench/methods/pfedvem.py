@@ -97,7 +97,8 @@ class PFedVEM(Method):
             eps = round.noise("base", i, shape=(self.samples, len(w)), dtype=w.dtype)
             heads = torch.addcmul(q.mean, std, eps)
             g = f.grad(carry[0], b, wrt="base", loss=loss, at="features", args=(heads,))
-            return by.update(carry[0], g, carry[1])
+            new, memory = by.update(carry[0], g, carry[1])
+            return f.with_statistics(new, torch.cat([carry[0], w]), b, wrt="base"), memory
 
         trained, _ = steps(step, (theta, by.init(theta)), for_base, range(len(for_base)))
         sound = sound & torch.isfinite(trained).all()

@@ -48,4 +48,4 @@ class Reptile(Method):
         if upload is not None:
             return upload
         by = SGD(self.inner_lr, self.momentum)
-        return train(f.grad, server, batches, by, decay=f.decay(self.weight_decay, server))[0]
+        return train(f, server, batches, by, decay=f.decay(self.weight_decay, server))[0]

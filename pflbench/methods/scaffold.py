@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 
-from pflbench.methods.base import SGD, Method, UsageError, hyper, local_draw, steps, train
+from pflbench.methods.base import SGD, Method, UsageError, hyper, local_draw, mean_statistics, steps, train
 
 
 class Server(NamedTuple):
@@ -68,7 +68,7 @@ class Scaffold(Method):
             return self.limited(f.grad(y, b) + correction)
 
         by, decay = SGD(self.lr, self.momentum), f.decay(self.weight_decay, server.x)
-        y, _ = train(corrected, server.x, batches, by, decay=decay)
+        y, _ = train(f, server.x, batches, by, grad=corrected, decay=decay)
         made = steps(lambda made, b: made + 1, server.x.new_zeros(()), batches)  # padded steps do not count
         # Option II: c_i <- c_i - c + (x - y) / (K lr)
         control = (server.x - y) / (made * self.lr) - correction
@@ -79,7 +79,8 @@ class Scaffold(Method):
         return g
 
     def server(self, server, uploads, n, round):
-        x = server.x + self.server_lr * uploads.model.mean(0)
+        change = uploads.model.mean(0)
+        x = mean_statistics(server.x + self.server_lr * change, server.x + change, round)
         return Server(x, server.c + uploads.control.sum(0) / server.clients, server.clients)
 
     def deploy(self, f, server, support):

@@ -39,21 +39,34 @@ CLOSE = 1e-4
 class Now:
     """The running forward pass of one client, for the layers of one module.
 
-    `mask` ["batch"]: real rows, None for all; `key`: what dropout draws from, None in tests; `dropouts`: number of
-    dropouts so far.
+    `mask` ["batch"]: real rows, None for all; `key`: what dropout draws from, None in tests; `training`: whether batch
+    normalization takes the batch's statistics; `statistics`: running ones that the pass leaves, by name, if wanted;
+    `dropouts`: number of dropouts so far.
     """
 
     mask: Tensor | None = None
     key: Tensor | None = None
+    training: bool = False
+    statistics: dict[str, Tensor] | None = None
     dropouts: int = 0
 
 
 class BatchNorm(nn.Module):
-    """Normalization by the statistics of a batch's real rows, in place of one with running statistics."""
+    """A module's batch normalization over a batch's real rows, whose running statistics are entries of the model.
 
-    def __init__(self, like: _BatchNorm, now: Now):
+    `name`: of the module's layer, in front of its statistics'.
+    """
+
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
+
+    def __init__(self, like: _BatchNorm, now: Now, name: str):
         super().__init__()
-        self.weight, self.bias, self.eps, self.now = like.weight, like.bias, like.eps, now
+        self.weight, self.bias, self.eps, self.now, self.name = like.weight, like.bias, like.eps, now, name
+        self.momentum = like.momentum
+        for one in STATISTICS:
+            self.register_buffer(one, _statistic(like, one))
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalize x ["batch", "channels", …].
@@ -61,20 +74,48 @@ class BatchNorm(nn.Module):
         Raises:
             ValueError: Its rows are not the batch's, or a channel has one value alone.
         """
-        mask = self.now.mask
-        if mask is None:
+        mask, mean, variance = self.now.mask, self.running_mean, self.running_var
+        if mean is not None and not self.now.training:
+            return F.batch_norm(x, mean, variance, self.weight, self.bias, training=False, eps=self.eps)
+        if mask is None and self.now.statistics is None:
             return F.batch_norm(x, None, None, self.weight, self.bias, training=True, eps=self.eps)
+        if mask is None:
+            mask = torch.ones(len(x), dtype=torch.bool, device=x.device)
         if len(mask) != len(x):
             raise ValueError(f"batch normalization of {len(x)} rows, where the batch has {len(mask)}")
         y = x.to(torch.promote_types(x.dtype, torch.float32))
         tail = [1] * (x.dim() - 2)
         over, dims, real = (1, -1, *tail), (0, *range(2, x.dim())), mask.to(y.dtype).view(-1, 1, *tail)
         n = (real.sum() * x.shape[2:].numel()).clamp(min=1)
-        center = y - (y * real).sum(dims, keepdim=True) / n
+        average = (y * real).sum(dims, keepdim=True) / n
+        center = y - average
         variance = (center.square() * real).sum(dims, keepdim=True) / n
+        if self.now.statistics is not None and mean is not None:
+            self._note(self.now.statistics, average.flatten(), (variance * n / (n - 1)).flatten())
         y = center * (variance + self.eps).rsqrt()
         y = y if self.weight is None else y * self.weight.view(over)
         return (y if self.bias is None else y + self.bias.view(over)).to(x.dtype)
+
+    def _note(self, statistics: dict[str, Tensor], mean: Tensor, variance: Tensor) -> None:
+        """Move the running statistics toward a batch's; no momentum: they are means over batches."""
+        count = self.num_batches_tracked
+        weight = self.momentum if count is None else 1 / (count + 1)
+        for one, new in (("running_mean", mean), ("running_var", variance)):
+            old: Tensor = getattr(self, one)
+            statistics[f"{self.name}.{one}"] = old + weight * (new - old)
+        if count is not None:
+            statistics[f"{self.name}.num_batches_tracked"] = count + 1
+
+
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+
+
+def _statistic(layer: _BatchNorm, name: str) -> Tensor | None:
+    """A running statistic of a layer; None: it has none, or a count that nothing depends on."""
+    if name == "num_batches_tracked" and layer.momentum is not None:
+        return None
+    value: Tensor | None = getattr(layer, name)
+    return None if value is None else value.float()
 
 
 class Dropout(nn.Module):
@@ -108,7 +149,7 @@ class _Copies(threading.local):
 class Pass:
     """A forward pass of a network: a module on the parameters of one client, or of a stack by `torch.vmap`.
 
-    `parameters`: of each of the module's parameters the name in the network, and the shape.
+    `parameters`: of each of the module's parameters and statistics the name in the network, and the shape.
     """
 
     def __init__(self, module: nn.Module, now: Now, parameters: Mapping[str, tuple[str, torch.Size]]):
@@ -119,22 +160,34 @@ class Pass:
 
     def __call__(self, ops: Ops, p: dict[str, Tensor], x: Tensor, _: Gate) -> Tensor:
         """See `Forward`."""
+        return self._mapped(ops, p, x, None)[0]
+
+    def statistics(self, ops: Ops, p: dict[str, Tensor], x: Tensor, _: Gate) -> dict[str, Tensor]:
+        """Running statistics that the pass leaves, by their names in the network."""
+        return {self.parameters[n][0]: v for n, v in self._mapped(ops, p, x, {})[1].items()}
+
+    def _mapped(
+        self, ops: Ops, p: dict[str, Tensor], x: Tensor, wanted: dict[str, Tensor] | None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Output, and statistics if they are wanted (an empty dict), of one client or of a stack."""
+
+        def one(
+            values: dict[str, Tensor], x: Tensor, mask: Tensor | None, key: Tensor | None
+        ) -> tuple[Tensor, dict[str, Tensor]]:
+            now, statistics = self.copies.now, None if wanted is None else dict(wanted)
+            now.mask, now.key, now.training, now.statistics, now.dropouts = mask, key, ops.training, statistics, 0
+            shaped = {n: v.view(self.parameters[n][1]) for n, v in values.items()}
+            try:
+                return functional_call(self.copies.module, shaped, (x,)), statistics or {}
+            finally:
+                now.mask = now.key = now.statistics = None
+
         values = {n: p[named] for n, (named, _) in self.parameters.items()}
         if not isinstance(ops, Stacked):
-            return self._one(values, x, None, ops.key)
+            return one(values, x, None, ops.key)
         dims = (0, 0, None if ops.mask is None else 0, None if ops.key is None else 0)
-        stacked: Tensor = torch.vmap(self._one, in_dims=dims)(values, x, ops.mask, ops.key)
+        stacked: tuple[Tensor, dict[str, Tensor]] = torch.vmap(one, in_dims=dims)(values, x, ops.mask, ops.key)
         return stacked
-
-    def _one(self, values: dict[str, Tensor], x: Tensor, mask: Tensor | None, key: Tensor | None) -> Tensor:
-        now = self.copies.now
-        now.mask, now.key, now.dropouts = mask, key, 0
-        shaped = {n: v.view(self.parameters[n][1]) for n, v in values.items()}
-        try:
-            output: Tensor = functional_call(self.copies.module, shaped, (x,))
-            return output
-        finally:
-            now.mask = now.key = None
 
 
 def is_module(made: object) -> bool:
@@ -160,25 +213,29 @@ def wrap(function: Function, shape: tuple[int, int, int], classes: int, name: st
 
     def initial(seed: int, k: int) -> Params:
         module, _ = _parts(seeded(function, shape, classes, seed, k), classes, name)
-        values = dict(module.named_parameters())
+        values = _entries(module)
         return torch.cat([values[n].detach().flatten() for n in names])
 
     module, head = _parts(seeded(function, shape, classes, 0, 0), classes, name)
-    names, own = _names(module, head, name), dict(module.named_parameters())
+    names, own = _names(module, head, name), _entries(module)
     if not torch.equal(initial(0, 0), start := torch.cat([own[n].detach().flatten() for n in names])):
         raise _refused(name, "has other initial values when made again from the same seed of torch's generator")
     now = Now()
-    bare, batchwise, drops = _replaced(module, now, name)
+    bare, norms, drops = _replaced(module, now, name)
+    tracks = any(norm.running_mean is not None for norm in norms)
+    forward = Pass(bare, now, {n: (named, own[n].shape) for n, named in names.items()})
     network = Network(
         tuple(
             # A convolution's weight lies in the vector as in the module.
             Parameter(named, p.shape if (p := own[n]).dim() <= 2 else (p.numel(),), role=_kind(module, n, p))
             for n, named in names.items()
         ),
-        Pass(bare, now, {n: (named, own[n].shape) for n, named in names.items()}),
+        forward,
         shape,
         classes,
-        mixes=batchwise,
+        mixes=bool(norms),
+        mixes_scored=any(norm.running_mean is None for norm in norms),
+        statistics=forward.statistics if tracks else None,
         drops=drops,
         initial=initial,
     )
@@ -203,7 +260,7 @@ def wrap(function: Function, shape: tuple[int, int, int], classes: int, name: st
 def _least(network: Network, w: Params, x: Tensor) -> int:
     """The fewest rows of a minibatch: two where torch refuses to normalize one."""
     try:
-        network.logits([w], x[:1])
+        network.logits([w], x[:1], training=True)
     except ValueError:
         return 2
     return 1
@@ -216,6 +273,21 @@ def _with_features(network: Network, features: Pass, weight: str, bias: str, wid
         return ops.linear(features(ops, p, x, gate), p[weight], p[bias])
 
     return replace(network, forward=forward, features=features, width=width)
+
+
+def _entries(module: nn.Module) -> dict[str, Tensor]:
+    """Values of a model's vector by their names in the module: parameters, and running statistics."""
+    values: dict[str, Tensor] = {}
+    for path, layer in module.named_modules():
+        several = dict(layer.named_parameters(recurse=False))
+        if _is_batch_norm(layer):
+            several |= {one: v for one in STATISTICS if (v := _statistic(layer, one)) is not None}
+        values |= {f"{path}.{n}".lstrip("."): value for n, value in several.items()}
+    return values
+
+
+def _is_batch_norm(layer: nn.Module) -> bool:
+    return isinstance(layer, _BatchNorm) and type(layer).forward in (_BatchNorm.forward, nn.SyncBatchNorm.forward)
 
 
 def _refused(name: str, why: str) -> UsageError:
@@ -248,30 +320,36 @@ def _names(module: nn.Module, head: str, name: str) -> dict[str, str]:
         parts.setdefault(p, set()).add("head" if not head or n.startswith(f"{head}.") else "base")
     if any(len(both) > 1 for both in parts.values()):
         raise _refused(name, "shares a parameter between its base and its head, so that no method can part them")
-    part_of = {n: min(parts[p]) for n, p in module.named_parameters()}
+    unique = dict(module.named_parameters())
+    part_of = {
+        n: min(parts[p]) if n in unique else "head" if not head or n.startswith(f"{head}.") else "base"
+        for n, p in _entries(module).items()
+        if n in unique or n.endswith(STATISTICS)
+    }
     return {n: f"{part}.{n}" for part in ("base", "head") for n, mine in part_of.items() if mine == part}
 
 
-def _replaced(module: nn.Module, now: Now, name: str) -> tuple[nn.Module, bool, bool]:
-    """A copy for training with this package's layers; whether it normalizes batches, and whether it drops out.
+def _replaced(module: nn.Module, now: Now, name: str) -> tuple[nn.Module, list[BatchNorm], bool]:
+    """A copy for training with this package's layers; its batch normalizations, and whether it drops out.
 
     Raises:
         UsageError: It has a buffer that is not a batch normalization's.
     """
     module = copy.deepcopy(module).train()
     instead: dict[nn.Module, nn.Module] = {}
-    for m in module.modules():
-        if isinstance(m, _BatchNorm) and type(m).forward in (_BatchNorm.forward, nn.SyncBatchNorm.forward):
-            instead[m] = BatchNorm(m, now)
+    for path, m in module.named_modules():
+        if _is_batch_norm(m):
+            instead[m] = BatchNorm(m, now, path)
         elif type(m) is nn.Dropout:
             instead[m] = Dropout(m.p, now)
     for m in list(module.modules()):
         m._modules.update({n: instead[child] for n, child in m._modules.items() if child in instead})
+    norms = [layer for layer in instead.values() if isinstance(layer, BatchNorm)]
+    known = {f"{norm.name}.{one}" for norm in norms for one in STATISTICS}
     for n, _ in module.named_buffers():
-        raise _refused(name, f"has a buffer ({n}): a network has no state but its parameters")
-    layers = instead.values()
-    batchwise = any(isinstance(layer, BatchNorm) for layer in layers)
-    return module, batchwise, any(isinstance(layer, Dropout) and layer.rate > 0 for layer in layers)
+        if n not in known:
+            raise _refused(name, f"has a buffer ({n}): a network has no state but its parameters and batch norms'")
+    return module, norms, any(isinstance(layer, Dropout) and layer.rate > 0 for layer in instead.values())
 
 
 def _checked(network: Network, start: Params, name: str) -> tuple[Params, Tensor]:
@@ -285,17 +363,20 @@ def _checked(network: Network, start: Params, name: str) -> tuple[Params, Tensor
     w = torch.stack([start + step, start - step]).double()
     x = torch.rand(2, 4, *network.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     key = torch.tensor([3, 4]) if network.drops else None
-    alone = [network.logits([w[i]], x[i, :rows], None if key is None else key[i]) for i, rows in enumerate((3, 4))]
+    alone = [
+        network.logits([w[i]], x[i, :rows], None if key is None else key[i], training=True)
+        for i, rows in enumerate((3, 4))
+    ]
     mask = torch.tensor([[True, True, True, False], [True] * 4])
     try:
-        stacked = network.logits([w], x, key, mask=mask, stack="grouped")
+        stacked = network.logits([w], x, key, mask=mask, stack="grouped", training=True)
     except Exception as error:
         first = (str(error).strip().splitlines() or ["no message"])[0]
         raise _refused(name, f"cannot be run for a stack of clients (torch.vmap): {first}") from error
     if not (_close(stacked[1], alone[1]) and _close(stacked[0, :3], alone[0])):
         raise _refused(name, "mixes the rows of a batch, other than by batch normalization")
     leaves = [w[0, where].clone().requires_grad_() for where in network.layout.parts.values()]
-    logits = network.logits(leaves, x[0])
+    logits = network.logits(leaves, x[0], training=True)
     found = torch.autograd.grad(logits.sum(), leaves, allow_unused=True) if logits.requires_grad else [None]
     for part, g in zip(network.layout.parts, found, strict=False):
         if g is None:
@@ -306,6 +387,8 @@ def _checked(network: Network, start: Params, name: str) -> tuple[Params, Tensor
 def _kind(module: nn.Module, name: str, p: Tensor) -> Kind:
     """Role of a module's parameter."""
     path, _, last = name.rpartition(".")
+    if last in STATISTICS:
+        return "statistic"
     if isinstance(module.get_submodule(path), NORMALIZATIONS):
         return "normalization"
     return "bias" if p.dim() < 2 or last.endswith("bias") else "weight"

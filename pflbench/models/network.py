@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from pflbench.vector import Layout, Parameter
 Gate = Callable[[int, Tensor], Tensor]
 """Applied to the i-th gated layer's activations; the identity for a plain network."""
 Forward = Callable[[Ops, dict[str, Tensor], Tensor, Gate], Tensor]
+Made = TypeVar("Made")
 Gradient = Callable[[Mapping[str, Tensor], Tensor, Tensor, Mapping[str, Tensor]], None]
 """(parameters, images, labels, gradients): writes the mean cross-entropy's gradient into those gradients there are."""
 
@@ -58,7 +60,9 @@ class Network:
     `features`: the base alone, from images to `width` features, where the head is one linear layer `head.out` on them
     (`with_linear_head` builds such a network); None, and a width of 0, where the head is more than that.
     `drops`: whether training draws random numbers (dropout, the noise of FedCP's policy). `mixes`: whether it is
-    `batchwise` (None: the parameters' names tell). `least`: fewest rows of a minibatch.
+    `batchwise` (None: the parameters' names tell), `mixes_scored` the same without training (None: alike).
+    `least`: fewest rows of a minibatch to train on. `statistics`: running statistics, by name, that a pass of training
+    leaves; None: the network has none.
     `initial`: the initial values of (seed, k) in the vector's order, where the parameters do not say how to draw them.
     """
 
@@ -75,6 +79,8 @@ class Network:
     width: int = 0
     drops: bool = False
     mixes: bool | None = None
+    mixes_scored: bool | None = None
+    statistics: Callable[[Ops, dict[str, Tensor], Tensor, Gate], dict[str, Tensor]] | None = None
     least: int = 1
     initial: Callable[[int, int], Tensor] | None = None
     layout: Layout = field(init=False)
@@ -88,6 +94,11 @@ class Network:
         if self.mixes is not None:
             return self.mixes
         return any(".norm." in p.name or p.part == "modulator" for p in self.parameters)
+
+    @property
+    def scored_batchwise(self) -> bool:
+        """True if a row's logits, without training, depend on other rows of its batch."""
+        return self.batchwise if self.mixes_scored is None else self.mixes_scored
 
     def init(self, seed: int, k: int = 0) -> Params:
         """Initial parameters, float32 on the CPU ["params"]: PyTorch's default ranges, from the seed's own streams.
@@ -112,6 +123,7 @@ class Network:
         *,
         mask: Tensor | None = None,
         stack: str | None = None,
+        training: bool = False,
     ) -> Tensor:
         """Logits ["batch", "classes"] of images x ["batch", "channels", "height", "width"].
 
@@ -124,11 +136,18 @@ class Network:
             context: For a network that is `contextual`.
             mask: Real rows of a stack, bool ["clients", "batch"]; None: all.
             stack: One of `ops.STACKS` for a stack, equal to rounding; None: one client.
+            training: Running statistics, if any, are not used.
         """
-        return self._run(self.forward, pieces, x, key, context, mask, stack)
+        return self._run(self.forward, pieces, x, key, context, mask, stack, training)
 
     def represent(
-        self, pieces: Sequence[Tensor], x: Tensor, *, mask: Tensor | None = None, stack: str | None = None
+        self,
+        pieces: Sequence[Tensor],
+        x: Tensor,
+        *,
+        mask: Tensor | None = None,
+        stack: str | None = None,
+        training: bool = False,
     ) -> Tensor:
         """Features ["batch", "features"] of images, the input of `head.out`; arguments as in `logits`.
 
@@ -138,20 +157,38 @@ class Network:
             raise UsageError(
                 "This network's head is more than one linear layer, so it has no features; mlp, lenet and others do."
             )
-        return self._run(self.features, pieces, x, None, None, mask, stack)
+        return self._run(self.features, pieces, x, None, None, mask, stack, training)
+
+    def advanced(
+        self,
+        w: Tensor,
+        x: Tensor,
+        key: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        stack: str | None = None,
+    ) -> Tensor:
+        """The model w ["params"] with the running statistics that a pass of training over x leaves, else as it is."""
+        if self.statistics is None:
+            return w
+        new = self._run(self.statistics, [w], x, key, None, mask, stack, True)
+        sizes = [p.size for p in self.parameters]
+        pieces = zip(self.parameters, torch.split_with_sizes(w, sizes, -1), strict=True)
+        return torch.cat([new[p.name].reshape(old.shape) if p.name in new else old for p, old in pieces], -1)
 
     def _run(
         self,
-        forward: Forward,
+        forward: Callable[[Ops, dict[str, Tensor], Tensor, Gate], Made],
         pieces: Sequence[Tensor],
         x: Tensor,
         key: Tensor | None,
         context: Context | None,
         mask: Tensor | None,
         stack: str | None,
-    ) -> Tensor:
+        training: bool,
+    ) -> Made:
         ops = Ops(key) if stack is None else STACKS[stack](x.shape[0], mask, key)
-        ops.context = context
+        ops.context, ops.training = context, training
         return forward(ops, self.layout.views(pieces), x, ungated)
 
     def extended(self, added: tuple[Parameter, ...], forward: Forward, features: Forward) -> Network:

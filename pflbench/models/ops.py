@@ -36,6 +36,8 @@ class Ops:
     """
 
     context: Context | None = None
+    training: bool = False
+    """True in a pass of training, where a user's batch normalization takes the batch's statistics."""
 
     def __init__(self, key: Tensor | None = None):
         self.key = key

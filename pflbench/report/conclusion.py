@@ -8,7 +8,6 @@ from pflbench.commands import command
 from pflbench.report.explain import Explanation
 from pflbench.report.facts import Fact, facts
 from pflbench.report.holdings import FederationSummary
-from pflbench.report.provenance import batch_norm
 from pflbench.report.stored import commit
 from pflbench.report.text import difference_text, limits
 from pflbench.report.verdict import ENOUGH_SEEDS, Label
@@ -62,7 +61,6 @@ def conclude(of: Explanation) -> Iterator[Fact]:
     if of.value.mean is not None:
         yield from facts("scores", *_on_test(of), severity="decisive")
         yield from facts("data", *_data(of), severity="decisive")
-        yield from facts("runs", batch_norm(of.ran))
         if unchecked := [run.spec.id for run in of.ran if commit(run).endswith("+")]:
             yield Fact("runs", f"Computed with code that was changed and not committed: {', '.join(unchecked)}.")
     yield from facts("sources", *_sources(of))

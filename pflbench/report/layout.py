@@ -307,7 +307,6 @@ def _facts(of: Filled) -> Iterator[Fact]:
     yield from facts("progress", provenance.progress(table.cells, runs), provenance.shipped(runs))
     yield from facts("runs", provenance.environments(done))
     yield from facts("runs", *provenance.doubtful_runs(table, runs, done), severity="warning")
-    yield from facts("runs", provenance.batch_norm(done), severity="warning")
     yield from facts("data", provenance.shared_images(done), provenance.data_hashes(table, runs))
     yield from facts("runs", *provenance.spare(table.cells, runs, of.spare))
     yield from facts("runs", *(provenance.cost_lines(runs) if table.layout.costs else []))

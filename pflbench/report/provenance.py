@@ -12,7 +12,7 @@ from pflbench.package import __version__
 from pflbench.report.extra_rows import short_name
 from pflbench.report.text import grouped, ranges
 from pflbench.result import RunResult
-from pflbench.spec import BATCH_NORM, RunSpec
+from pflbench.spec import RunSpec
 from pflbench.store import Stored
 from pflbench.store.thin import KEPT
 from pflbench.suite.cells import Cell, Expansion
@@ -149,11 +149,6 @@ def values_outside_suite(table: Expansion, used: Iterable[ShownRun]) -> str:
     alike = grouped((", ".join(texts), row) for row, texts in rows.items())
     told = "; ".join(f"{', '.join(titles)} with {texts}" for texts, titles in alike.items())
     return f"Hyperparameters of rows outside the suite: {told}." if told else ""
-
-
-def batch_norm(done: Iterable[Stored]) -> str:
-    """Remark on user-supplied networks with batch normalization."""
-    return BATCH_NORM if any(one.provenance.get("batch_norm") for one in done) else ""
 
 
 def shared_images(done: Iterable[Stored]) -> str:

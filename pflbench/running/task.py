@@ -198,8 +198,6 @@ def run_task(task: Task, env: Environment, on_round: OnRound | None = None, lane
         del trained, setup, federations
         return _one_by_one(task, env, on_round, lanes)
     record = provenance.record(setup.device, federations[0].hash) | _cost(task, env, started, trained) | source
-    if task.specs[0].model_version is not None and network.batchwise:
-        record["batch_norm"] = True
     return _store_all(task, env, outcomes, federations, trained, record, detail)
 
 

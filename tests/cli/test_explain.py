@@ -11,7 +11,7 @@ from pflbench.report.conclusion import conclude
 from pflbench.report.explain import explain_cell
 from pflbench.report.holdings import FederationSummary, Numbers
 from pflbench.result import RunResult, Score
-from pflbench.spec import BATCH_NORM, MethodSpec
+from pflbench.spec import MethodSpec
 from pflbench.store import Store
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
@@ -104,15 +104,6 @@ def test_the_number_is_the_reports_with_its_runs(cli, results: Path, folder: Pat
     assert re.search(r"steps +1 +not said +Local steps", out)
     assert "1. The global part uses" in out  # of the method's docstring
     assert max(map(len, out.splitlines())) <= 100
-
-
-def test_batch_normalization_of_a_users_network_is_told(cli, results: Path) -> None:
-    assert BATCH_NORM not in " ".join(cli(*CELL).out.split())
-    store = Store(results)
-    for stored in store.list():
-        result = store.read(stored.spec.id)
-        store.write(replace(result, provenance=dict(result.provenance) | {"batch_norm": True}))
-    assert BATCH_NORM in " ".join(cli(*CELL).out.split())
 
 
 def test_the_federation_is_described_from_its_data(cli, results: Path) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from cli_kit import method_file, stored
 
-from pflbench.spec import BATCH_NORM
 from pflbench.store import Store
 from pflbench.testing import CHECKS
 
@@ -151,11 +150,6 @@ def test_a_method_that_warns_is_heard_once(cli, folder: Path) -> None:
     )
     result = cli(*SHORT, "-m", method)
     assert (result.code, result.err) == (0, "Warning: careful\n")
-
-
-def test_check_says_what_stays_at_a_client_of_fedbn(cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pflbench.testing.contract", lambda method: iter(()))
-    assert [BATCH_NORM in cli("check", name).out for name in ("fedbn", "fedavg")] == [True, False]
 
 
 def test_check_passes_a_good_method_and_fails_a_bad_one(cli, folder: Path) -> None:

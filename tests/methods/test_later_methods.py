@@ -20,8 +20,7 @@ from pflbench.methods.fedala import FedALA
 from pflbench.methods.fedavg import FedAvg
 from pflbench.methods.fedbabu import FedBABU
 from pflbench.methods.fedbn import FedBN
-from pflbench.report.methods import describe_method
-from pflbench.spec import BATCH_NORM, Scoring
+from pflbench.spec import Scoring
 from pflbench.testing import tiny_features, tiny_federation, tiny_network, tiny_spec
 
 FEDERATION = tiny_federation(0)
@@ -53,11 +52,6 @@ def test_fedadams_rounds_are_the_papers_algorithm_2(execution: Any) -> None:
     close(outcome.server.w, torch.from_numpy(x))
     still = FedAdam(server_lr=0.0).server(outcome.server, torch.ones(2, len(x)).double(), torch.ones(2) / 2, Round(0))
     assert torch.equal(still.w, outcome.server.w)
-
-
-def test_fedbn_says_what_stays_at_a_client() -> None:
-    (departures,) = [group.items for group in describe_method("fedbn").departures if not group.scope]
-    assert any(BATCH_NORM in item for item in departures)
 
 
 def test_what_a_mask_of_entries_costs_is_counted() -> None:

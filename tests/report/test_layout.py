@@ -15,7 +15,6 @@ from pflbench.report.render import html, render
 from pflbench.report.table import CellValue, Table
 from pflbench.report.text import cell as text
 from pflbench.report.text import ranges
-from pflbench.spec import BATCH_NORM
 from pflbench.store import CorruptFile, Store
 from pflbench.suite.cells import Reference, Shortfall
 from pflbench.suite.schema import LayoutTable, Spread
@@ -391,15 +390,6 @@ def test_it_depends_on_nothing_else(
     table = lay_out(build.table(), store)
     monkeypatch.chdir(tmp_path)
     assert lay_out(build.table(), Store(store.root)) == table
-
-
-def test_batch_normalization_of_a_users_network_is_told(build: Build, store: Store) -> None:
-    table = build.table()
-    run = table.places["fedavg", "digits-a"].runs[0]
-    store.write(build.result(run, 0.5))
-    assert BATCH_NORM not in lay_out(table, store).footer
-    store.write(build.result(run, 0.5, batch_norm=True))
-    assert BATCH_NORM in lay_out(table, store).footer
 
 
 def test_what_a_round_costs_stands_below_the_table_if_asked_for(build: Build, store: Store) -> None:

@@ -222,21 +222,6 @@ def normed(shape, classes):
 """
 
 
-def test_a_run_notes_batch_normalization_of_a_users_network(tmp_path: Path) -> None:
-    (tmp_path / "nets.py").write_text(NETWORK)
-    place = Environment(tmp_path / "results", tmp_path)
-    digits = Named(name="digits", options={"size": 8})
-    for name, noted in (("plain", None), ("normed", True), ("cnn2", None)):
-        model, places, own = name, {}, {}
-        if name != "cnn2":
-            model = f"{tmp_path / 'nets.py'}:{name}"
-            places = {"models": model}
-            own = {"dataset": digits, "model_version": names.code(model).version}
-        one = spec(model=model, **own)
-        (done,) = run_task(Task((one,), places), place)
-        assert done.status == "done" and Store(place.results).read(one.id).provenance.get("batch_norm") is noted
-
-
 def test_seeds_share_a_pool_that_does_not_depend_on_them(tmp_path: Path) -> None:
     first, second = (build.federation(spec(seed=seed), tmp_path) for seed in (0, 1))
     assert first.x is second.x

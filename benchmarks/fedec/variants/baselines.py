@@ -7,9 +7,10 @@ import torch
 
 from pflbench.methods.apfl import APFL
 from pflbench.methods.apfl_apart import adapted
-from pflbench.methods.base import SGD, UsageError, decayed, hyper, mean, steps, train, with_base
+from pflbench.methods.base import SGD, UsageError, decayed, hyper, mean, steps, with_base
 from pflbench.methods.fedrep import FedRep
 from pflbench.methods.lg_fedavg import LGFedAvg
+from pflbench.methods.linear_head import train_head
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,8 @@ class OneOptimizer(FedRep):
             head, head_memory = by.update(head, decayed(still, head, head_decay), head_memory)
             return base, head, base_memory, head_memory
 
-        head, memory = train(self.by_head(f, server, everything), state, for_head, by, decay=head_decay)
+        w = torch.cat([base, state])
+        z = f.features(w, everything[0]) if f.cacheable else None
+        head, memory = train_head(f, w, z, for_head, by, self.weight_decay)
         base, head, _, _ = steps(step, (base, head, by.init(base), memory), for_base)
         return base, head

@@ -20,4 +20,4 @@ class LocalSGD(Method):
         return (Draw(steps=self.count),)
 
     def client(self, f, server, state, batches, *, round):
-        return train(f.grad, server, batches, SGD(self.lr))[0], state
+        return train(f, server, batches, SGD(self.lr))[0], state
