@@ -28,6 +28,8 @@ USERS = "_pflbench_user_"
 """Prefix of the names of packages that stand for folders of user-supplied files."""
 _DOCSTRING_READERS = (b"__doc__", b"getdoc")
 """Text of source files that may compute with docstrings."""
+_BATCH_NORMS = (b"BatchNorm", b"torchvision", b"timm")
+"""Text of code whose networks may have running statistics, which once were none: such code has another version."""
 
 Versions = Mapping[str, Sequence[str]]
 """Built-in classes with their versions, `Class@1`, by module."""
@@ -60,8 +62,11 @@ class Code:
         Docstrings count if any of the files may read one. Folders may move, and the file may be renamed.
         """
         keeps = any(word in text for text in self.files.values() for word in _DOCSTRING_READERS)
-        digests = {name: hashlib.sha256(bare(text, keeps)).hexdigest() for name, text in self.files.items()}
+        told = {name: bare(text, keeps) for name, text in self.files.items()}
+        digests = {name: hashlib.sha256(text).hexdigest() for name, text in told.items()}
         parts = [digests.pop(self.name), *(f"{name} {digest}" for name, digest in sorted(digests.items()))]
+        if any(word in text for text in told.values() for word in _BATCH_NORMS):
+            parts.append("running statistics")
         return hashlib.sha256("\n".join([*parts, *self.bases]).encode()).hexdigest()[:12]
 
     @property

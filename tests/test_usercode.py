@@ -337,6 +337,14 @@ def test_code_that_computes_otherwise_has_another_version(tmp_path: Path, edit: 
     assert first != second
 
 
+def test_code_with_batch_normalization_has_the_version_of_running_statistics(tmp_path: Path) -> None:
+    text = "from torch import nn\nnet = nn.BatchNorm1d(3)\n"
+    digest = hashlib.sha256(usercode.bare(text.encode(), False)).hexdigest()
+    assert version_of(tmp_path, text) == hashlib.sha256(f"{digest}\nrunning statistics".encode()).hexdigest()[:12]
+    plain = "net = 3\n"
+    assert version_of(tmp_path, plain + "# like BatchNorm\n") == version_of(tmp_path, plain)
+
+
 def test_a_docstring_that_a_neighbor_reads_is_part_of_the_version(tmp_path: Path) -> None:
     write(tmp_path, {"helper.py": "def read(one):\n    return one.__doc__\n"})
     text = 'import helper\nclass A:\n    "1"\nVALUE = helper.read(A)\n'

@@ -11,19 +11,27 @@ from pflbench.cli.common import console
 
 def check(
     method: Annotated[str, typer.Argument(help="A method's id, path/to/file.py:Class, or module:Class.")],
+    model: Annotated[
+        str | None,
+        typer.Option(help="Network to train, called with ((1, 8, 8), 3); none: a tiny one.", show_default=False),
+    ] = None,
 ) -> int:
     """Run the eight checks of the contract on a method: looped = stacked, purity, stages, and more."""
     import torch
 
     from pflbench import names, trust
-    from pflbench.running.build import construct
-    from pflbench.testing import CHECKS, contract
+    from pflbench.running.build import construct, named_network
+    from pflbench.testing import CHECKS, CLASSES, SHAPE, contract
 
     torch.set_num_threads(1)  # tiny tensors: more threads only wait for each other
     reference = names.locate("methods", method)
     trust.grant(reference)
+    network = None
+    if model is not None:
+        trust.grant(located := names.locate("models", model))
+        network = named_network(located, SHAPE, CLASSES)
     findings = []
-    for finding in contract(construct(reference, {})):
+    for finding in contract(construct(reference, {}), network):
         findings.append(finding)
         console().print(str(finding), highlight=False)
     failed, skipped = sum(finding.problem is not None for finding in findings), len(CHECKS) - len(findings)

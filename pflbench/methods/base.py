@@ -369,11 +369,11 @@ def base_then_head(network: Network) -> Network:
     return network
 
 
-def without_statistics(network: Network) -> Network:
-    """The network. Raises `UsageError` if it has running statistics, which the method would not train."""
+def without_statistics(network: Network, title: str) -> Network:
+    """The network. Raises `UsageError` if it has running statistics, which the method of this title does not train."""
     if network.statistics is not None:
         raise UsageError(
-            "This method trains no running statistics of batch normalization: write track_running_stats=False."
+            f"{title} trains no running statistics of batch normalization: write track_running_stats=False."
         )
     return network
 

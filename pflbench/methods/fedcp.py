@@ -49,7 +49,7 @@ class FedCP(Method):
     weight_decay: float | None = hyper(None, "Weight decay of layers' weights.", least=0)
 
     def network(self, base):
-        return with_policy(without_statistics(super().network(base)))
+        return with_policy(without_statistics(super().network(base), "FedCP"))
 
     def draws(self, round):
         return (local_draw(self.epochs, self.steps, self.batch),)

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 import torch.nn.functional as F
 
-from pflbench.methods.base import SGD, Method, hyper, local_draw, row_mean, train
+from pflbench.methods.base import SGD, Method, hyper, local_draw, mean_statistics, row_mean, train
 
 
 class Memory(NamedTuple):
@@ -58,7 +58,8 @@ class FedEC(Method):
 
     def server(self, server, uploads, n, round):
         # Eq. 8: phi <- phi + eps_out (mean of the uploads - phi)
-        return torch.lerp(server, uploads.mean(0), self.outer_lr)
+        averaged = uploads.mean(0)
+        return mean_statistics(torch.lerp(server, averaged, self.outer_lr), averaged, round)
 
     def personal_draws(self):
         return self.draws(None)

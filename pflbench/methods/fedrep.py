@@ -8,9 +8,8 @@ Departures:
 2. The whole cohort trains and keeps its head, also where an upload gets lost (pFedVEM's tables). A base that is
    neither sent nor scored is not trained.
 3. The suite sets the weights of the server's mean (paper: uniform).
-4. The frozen base computes all features once a round, on which the linear head is trained: the same numbers, except for
-   batch normalization, whose statistics are of all images. With augmentation, dropout or another head, the head is
-   trained on the minibatches.
+4. The frozen base computes all features once a round, on which the linear head is trained: the same numbers. With
+   augmentation, dropout, batch normalization or another head, the head is trained on the minibatches.
 5. The global model, which the paper does not have, is the shared base with the initial head: a start for fine-tuning.
 Special cases: without head epochs, heads never change. Without base epochs, the base never changes, and a head is
 trained as by SGD on the features alone.

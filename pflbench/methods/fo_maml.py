@@ -30,7 +30,7 @@ class FOMaml(Method):
     outer_lr: float = hyper(0.1, "Learning rate of the server.", least=0)
 
     def network(self, base):
-        return without_statistics(base)
+        return without_statistics(base, "FO-MAML")
 
     def draws(self, round):
         return *self.personal_draws(), Draw(whole=True)

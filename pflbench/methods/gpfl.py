@@ -80,7 +80,7 @@ class GPFL(Method):
     weight_decay: float | None = hyper(None, "Weight decay of layers' weights.", least=0)
 
     def network(self, base):
-        return with_valve(without_statistics(super().network(base)))
+        return with_valve(without_statistics(super().network(base), "GPFL"))
 
     def draws(self, round):
         return Draw(whole=True), local_draw(self.epochs, self.steps, self.batch)

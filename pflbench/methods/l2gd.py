@@ -16,6 +16,8 @@ clients start from the seed's common model. Where the factor is 1, averaging mak
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+import torch
+
 from pflbench.methods.base import SGD, Method, hyper, local_draw, train
 
 
@@ -59,6 +61,7 @@ class L2GD(Method):
         rate = self.a / (server.clients * (1 - self.p))
         if not batches:  # x <- x - rate lambda (x - mean)
             x = state - rate * self.lam * (state - server.mean)
+            x = torch.where(f.entries("statistic"), state, x)
             return x, x
         # SGD on the client's loss. The rate is a tensor, as N is, so it scales the gradients.
         decay, by = f.decay(self.weight_decay, state), SGD(1.0, self.momentum)

@@ -20,7 +20,19 @@ from typing import ClassVar
 
 import torch
 
-from pflbench.methods.base import SGD, Batch, Draw, Method, decayed, hyper, local_draw, sgd, steps, train
+from pflbench.methods.base import (
+    SGD,
+    Batch,
+    Draw,
+    Method,
+    decayed,
+    hyper,
+    local_draw,
+    sgd,
+    steps,
+    train,
+    without_statistics,
+)
 from pflbench.noise import branch
 
 
@@ -42,6 +54,9 @@ class PerFedAvgSplit(Method):
     personal_steps: int | None = hyper(None, "Steps on the suite's minibatches, in place of these epochs.", least=0)
     personal_lr: float | None = hyper(0.01, "Learning rate of personal models; none: `inner_lr`.", least=0)
 
+    def network(self, base):
+        return without_statistics(base, "Per-FedAvg-split")  # a part of a minibatch may be one row
+
     def draws(self, round):
         return (local_draw(self.epochs, self.steps, self.batch),)
 
@@ -51,8 +66,7 @@ class PerFedAvgSplit(Method):
         def meta(carry, support, query):
             w, memory = carry
             u = sgd(w, f.grad(w, support), lr=self.inner_lr)
-            new, memory = by.update(w, decayed(f.grad(u, query), w, decay), memory)
-            return f.with_statistics(new, w, support), memory
+            return by.update(w, decayed(f.grad(u, query), w, decay), memory)
 
         parts = [pair for b in batches if (pair := split(b, self.share)) is not None]
         supports, queries = tuple(pair[0] for pair in parts), [pair[1] for pair in parts]

@@ -48,7 +48,7 @@ class PFedBayes(Method):
     persistent: Literal[True] = hyper(True, "Clients keep q and the optimizers' memories between local updates.")
 
     def network(self, base):
-        return without_statistics(base)
+        return without_statistics(base, "pFedBayes")
 
     def draws(self, round):
         return (Draw(whole=True),)

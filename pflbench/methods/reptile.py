@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import torch
 
-from pflbench.methods.base import SGD, Draw, Method, hyper, train
+from pflbench.methods.base import SGD, Draw, Method, hyper, mean_statistics, train
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ class Reptile(Method):
         return self.personal_model(f, server, state, batches, round=round), state
 
     def server(self, server, uploads, n, round):
-        return torch.lerp(server, uploads.mean(0), self.outer_lr)
+        averaged = uploads.mean(0)
+        return mean_statistics(torch.lerp(server, averaged, self.outer_lr), averaged, round)
 
     def personal_draws(self):
         return self.draws(None)

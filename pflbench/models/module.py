@@ -99,7 +99,7 @@ class BatchNorm(nn.Module):
     def _note(self, statistics: dict[str, Tensor], mean: Tensor, variance: Tensor) -> None:
         """Move the running statistics toward a batch's; no momentum: they are means over batches."""
         count = self.num_batches_tracked
-        weight = self.momentum if count is None else 1 / (count + 1)
+        weight = self.momentum or 0.0 if count is None else 1 / (count + 1)
         for one, new in (("running_mean", mean), ("running_var", variance)):
             old: Tensor = getattr(self, one)
             statistics[f"{self.name}.{one}"] = old + weight * (new - old)

@@ -15,6 +15,7 @@ from pflbench import names
 from pflbench.data import content
 from pflbench.data.federation import Federation, build
 from pflbench.data.partition import Partition
+from pflbench.data.pixels import Shape
 from pflbench.data.source import Dataset, Source, check_source
 from pflbench.errors import UsageError, one_line
 from pflbench.hyper import check_declared, check_method
@@ -95,15 +96,17 @@ def _unchanged(named: Named, read: str | None) -> None:
 
 
 def network(spec: RunSpec, places: names.Places = NOWHERE) -> Network:
-    """The plain network of a run.
-
-    Raises `UsageError` if it does not take the dataset's images, or a user's code has changed since.
-    """
+    """The plain network of a run. Raises `UsageError` as `named_network`."""
     data = dataset(spec.dataset, places)
-    reference = names.place("models", spec.model, places)
-    made = names.load(reference, spec.model_version)
-    channels, height, width = data.shape
-    shape, classes = (channels, height, width), data.classes  # what the data's own files lack is no fault of a network
+    return named_network(names.place("models", spec.model, places), data.shape, data.classes, spec.model_version)
+
+
+def named_network(reference: str, shape: Shape, classes: int, version: str | None = None) -> Network:
+    """The network behind a reference; `version`: what a user's code must have come to.
+
+    Raises `UsageError` if it does not take images of this shape, or a user's code has changed since.
+    """
+    made = names.load(reference, version)
     _check_takes(made, reference)
     try:
         network = module.seeded(made, shape, classes, 0, 0)
@@ -120,7 +123,7 @@ def network(spec: RunSpec, places: names.Places = NOWHERE) -> Network:
             raise _forward_fails(error, reference) from error
     if not isinstance(network, Network):
         raise UsageError(f"{reference} returns neither a pflbench.models.network.Network nor a torch.nn.Module.")
-    if spec.model_version is not None:
+    if names.is_users(reference):
         _check_forward(network, shape, classes, reference)
     return network
 

@@ -159,6 +159,22 @@ def test_check_passes_a_good_method_and_fails_a_bad_one(cli, folder: Path) -> No
     assert bad.code == 1 and "FAIL" in bad.out and bad.out.splitlines()[-1].startswith("1 of the checks failed.")
 
 
+def test_check_takes_a_network(cli, folder: Path) -> None:
+    (folder / "nets.py").write_text(
+        "from torch import nn\n\ndef net(shape, classes):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, classes))\n"
+    )
+    good = cli("check", "fedavg", "--model", "nets.py:net")
+    assert good.code == 0 and len(good.out.splitlines()) == len(CHECKS) + 1
+    for method, model, said in (
+        ("fo-maml", "nets.py:net", "FO-MAML"),
+        ("fedavg", "nets.py:none", "none"),
+        ("fedavg", "nett", "nett"),
+    ):
+        result = cli("check", method, "--model", model)
+        assert result.code == 2 and said in result.err and len(result.err.splitlines()) == 1
+
+
 def test_check_of_what_is_no_method(cli, folder: Path) -> None:
     for change in (("class Foo(Method):", "class Foo:"), ("lr: float = 0.05", "lr: float")):
         result = cli("check", method_file(folder / "foo.py", change))

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from one_round import one_round
-from torch import Tensor
+from torch import Tensor, nn
 from variants import EXAMPLE, FEATURES, METHODS, VARIANTS
 
 from pflbench import names
@@ -20,9 +20,12 @@ from pflbench.engine.simulate import Simulation
 from pflbench.errors import UsageError
 from pflbench.methods.base import Batches, Draw, Method, Objective, Round, steps
 from pflbench.methods.fedavg import FedAvg
+from pflbench.models.module import wrap
 from pflbench.optim import Adam
 from pflbench.testing import (
     CHECKS,
+    CLASSES,
+    SHAPE,
     Case,
     Finding,
     contract,
@@ -49,6 +52,26 @@ def case(name: str) -> Case:
 )
 def test_contract(name: str, check: str) -> None:
     CHECKS[check](case(name))
+
+
+def normalized(shape: tuple[int, int, int], classes: int) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, stride=2, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(),
+        nn.Linear(36, 8, bias=False), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, classes),
+    )  # fmt: skip
+
+
+UNTRACKED = ("fedcp", "fo-maml", "gpfl", "per-fedavg-split", "pfedbayes")
+"""Methods that refuse running statistics."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in METHODS if n not in VARIANTS and n != "cafeme" and n not in UNTRACKED])
+def test_contract_with_running_statistics(name: str) -> None:
+    reference, options = METHODS[name]
+    network = wrap(normalized, SHAPE, CLASSES, "nets.py:normalized")
+    findings = list(contract(names.resolve("methods", reference)(**options), network))
+    assert [one for one in findings if one.problem] == [] and len(findings) == len(CHECKS)
 
 
 # Broken methods: FedAvg with one mistake each.

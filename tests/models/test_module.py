@@ -76,10 +76,11 @@ def images(*lead: int, shape: tuple[int, int, int] = SHAPE) -> Tensor:
 
 
 def filled(module: nn.Module, net: Network, w: Tensor) -> nn.Module:
-    """The module itself on a vector's parameters."""
-    values = net.layout.views([w])
+    """The module itself on a vector's parameters and running statistics."""
+    values, module = net.layout.views([w]), module.double()
+    statistics = [(name, p) for name, p in module.named_buffers() if name.endswith(("mean", "var"))]
     with torch.no_grad():
-        for name, p in module.double().named_parameters():
+        for name, p in [*module.named_parameters(), *statistics]:
             p.copy_(next(v for n, v in values.items() if n.partition(".")[2] == name).view_as(p))
     return module
 
@@ -90,10 +91,11 @@ def filled(module: nn.Module, net: Network, w: Tensor) -> nn.Module:
 def test_parameters_are_the_modules_by_name_the_heads_last() -> None:
     net = built(small)
     assert [p.name for p in net.parameters] == [
-        *("base.conv.weight", "base.bn.weight", "base.bn.bias", "base.dense.weight", "base.dense.bias"),
-        *("base.norm.weight", "base.norm.bias", "head.fc.weight", "head.fc.bias"),
+        *("base.conv.weight", "base.bn.weight", "base.bn.bias", "base.bn.running_mean", "base.bn.running_var"),
+        *("base.dense.weight", "base.dense.bias", "base.norm.weight", "base.norm.bias"),
+        *("head.fc.weight", "head.fc.bias"),
     ]
-    assert [p.kind[0] for p in net.parameters] == list("wnnwbnnwb")
+    assert [p.kind[0] for p in net.parameters] == list("wnnsswbnnwb")
     assert list(net.layout.parts) == ["base", "head"] and net.batchwise and not net.drops
     assert net.layout.last(1) == net.layout.part("head")
 
@@ -178,31 +180,34 @@ each = pytest.mark.parametrize("name", PLAIN)
 
 
 @each
-def test_logits_are_the_modules_own_in_training(name: str) -> None:
+@pytest.mark.parametrize("training", [True, False])
+def test_logits_are_the_modules_own(name: str, training: bool) -> None:
     function, shape = PLAIN[name]
     net = built(function, shape)
     w, x = weights(net)[0], images(4, shape=shape)
-    module = filled(function(shape, CLASSES), net, w).train()
-    torch.testing.assert_close(net.logits([w], x), module(x).detach(), rtol=1e-9, atol=1e-9)
+    module = filled(function(shape, CLASSES), net, w).train(training)
+    torch.testing.assert_close(net.logits([w], x, training=training), module(x).detach(), rtol=1e-9, atol=1e-9)
 
 
 @each
+@pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("stack", ["grouped", "columns"])
-def test_a_stack_is_its_clients_on_their_real_rows(name: str, stack: str) -> None:
+def test_a_stack_is_its_clients_on_their_real_rows(name: str, stack: str, training: bool) -> None:
     function, shape = PLAIN[name]
     net = built(function, shape)
-    w, x, rows = weights(net, 0, 1, 2).requires_grad_(), images(3, 4, shape=shape), (4, 2, 1)
+    w, x, rows = weights(net, 0, 1, 2).requires_grad_(training), images(3, 4, shape=shape), (4, 2, 1)
     mask = torch.arange(4)[None] < torch.tensor(rows)[:, None]
     for real in (mask, None):
-        stacked = net.logits([w], x, mask=real, stack=stack)
+        stacked = net.logits([w], x, mask=real, stack=stack, training=training)
         taken = stacked if real is None else stacked * real[:, :, None]
-        (gradient,) = torch.autograd.grad(taken.square().sum(), w)
+        gradient = torch.autograd.grad(taken.square().sum(), w)[0] if training else None
         for i, n in enumerate(rows if real is not None else (4, 4, 4)):
-            alone = w[i].detach().requires_grad_()
-            logits = net.logits([alone], x[i, :n])
+            alone = w[i].detach().requires_grad_(training)
+            logits = net.logits([alone], x[i, :n], training=training)
             torch.testing.assert_close(stacked[i, :n], logits, rtol=1e-8, atol=1e-8)
-            (one,) = torch.autograd.grad(logits.square().sum(), alone)
-            torch.testing.assert_close(gradient[i], one, rtol=1e-7, atol=1e-7)
+            if gradient is not None:
+                (one,) = torch.autograd.grad(logits.square().sum(), alone)
+                torch.testing.assert_close(gradient[i], one, rtol=1e-7, atol=1e-7)
 
 
 def test_padded_rows_never_reach_real_ones() -> None:
@@ -210,7 +215,7 @@ def test_padded_rows_never_reach_real_ones() -> None:
     w, x = weights(net, 0, 1), images(2, 5)
     mask = torch.arange(5)[None] < torch.tensor([[5], [2]])
     other = torch.where(mask[:, :, None, None, None], x, 1 - x)
-    a, b = net.logits([w], x, mask=mask, stack="grouped"), net.logits([w], other, mask=mask, stack="grouped")
+    a, b = (net.logits([w], images, mask=mask, stack="grouped", training=True) for images in (x, other))
     assert torch.equal(a[mask], b[mask])
 
 
@@ -234,9 +239,9 @@ def test_dropout_is_drawn_by_the_key_the_same_looped_and_stacked() -> None:
     assert net.drops
     w, x, key = weights(net, 0, 1), images(2, 5), torch.tensor([5, 6])
     mask = torch.arange(5)[None] < torch.tensor([[5], [3]])
-    stacked = net.logits([w], x, key, mask=mask, stack="grouped")
+    stacked = net.logits([w], x, key, mask=mask, stack="grouped", training=True)
     for i, n in enumerate((5, 3)):
-        torch.testing.assert_close(stacked[i, :n], net.logits([w[i]], x[i, :n], key[i]))
+        torch.testing.assert_close(stacked[i, :n], net.logits([w[i]], x[i, :n], key[i], training=True))
     assert not torch.allclose(net.logits([w[0]], x[0], key[0]), net.logits([w[0]], x[0], key[1]))
     torch.testing.assert_close(net.logits([w[0]], x[0]), built(small).logits([w[0]], x[0]))
 
