@@ -102,11 +102,15 @@ class Task(NamedTuple):
             features = self.network.represent(pieces, x, mask=b.mask, stack=self._stack_of(b), training=training)
         return features.to(pieces[0].dtype)
 
+    def outputs(self, at: str, pieces: list[Tensor], b: Batch) -> Tensor:
+        """Logits or features in training."""
+        return self.logits(pieces, b, b.key, True) if at == "logits" else self.features(pieces, b, True)
+
     def advanced(self, w: Tensor, b: Batch) -> Tensor:
         """The model with the running statistics that a pass of training over the batch leaves; of a stack, each."""
         x = self.images(b, w.dtype)
         with self._precision():
-            return self.network.advanced(w, x, b.key, mask=b.mask, stack=self._stack_of(b))
+            return self.network.advanced(w, x, b.key, b.mask, self._stack_of(b))
 
     def _stack_of(self, b: Batch) -> str | None:
         return None if b.rows.dim() == 1 else self.stack
@@ -286,10 +290,7 @@ class LoopObjective(Facts):
         """The client's loss; of a stack ["clients"]."""
         if custom is None:
             return F.cross_entropy(self.task.logits(pieces, b, b.key, True), b.labels)
-        outputs = (
-            self.task.logits(pieces, b, b.key, True) if custom.at == "logits" else self.task.features(pieces, b, True)
-        )
-        return custom.loss(outputs, b.labels, b.mask, *args)
+        return custom.loss(self.task.outputs(custom.at, pieces, b), b.labels, b.mask, *args)
 
     def _loss(self, w: Tensor, b: Batch) -> Tensor:
         with torch.no_grad():
@@ -373,11 +374,7 @@ class StackedObjective(LoopObjective):
         self, pieces: list[Tensor], b: Batch, custom: LossFn | None = None, args: tuple[Tensor, ...] = ()
     ) -> Tensor:
         if custom is not None:
-            outputs = (
-                self.task.logits(pieces, b, b.key, True)
-                if custom.at == "logits"
-                else self.task.features(pieces, b, True)
-            )
+            outputs = self.task.outputs(custom.at, pieces, b)
             dims = (0, 0, None if b.mask is None else 0, *[0] * len(args))
             losses: Tensor = torch.vmap(custom.loss, in_dims=dims)(outputs, b.labels, b.mask, *args)
             return losses

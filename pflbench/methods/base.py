@@ -88,7 +88,6 @@ __all__ = [
     "total_loss",
     "train",
     "with_base",
-    "without_statistics",
 ]
 
 Tree = Any
@@ -183,15 +182,18 @@ class Method:
     personal_needs: ClassVar[str | None] = None
     records: ClassVar[tuple[str, ...]] = ()
     needs_features: ClassVar[bool] = False
+    trains_statistics: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_ranges(self)
 
     def network(self, base: Network) -> Network:
         """The network this method trains (CAFeMe adds its modulator). Raises `UsageError` if it cannot train `base`."""
+        name = type(self).__name__
         if self.needs_features and base.features is None:
-            name = type(self).__name__
             raise UsageError(f"{name} needs a network whose head is one linear layer: mlp, lenet, or cnn6.")
+        if base.statistics is not None and not self.trains_statistics:
+            raise UsageError(f"{name} trains no running statistics of batch norm: write track_running_stats=False.")
         return base_then_head(base) if self.needs_features else base
 
     def draws(self, round: Round) -> tuple[Draw, ...]:
@@ -365,15 +367,6 @@ def base_then_head(network: Network) -> Network:
         raise UsageError(
             f"This method needs a network of a base and then a head, not of {' and '.join(parts)}; the network's "
             f"layers are {', '.join(network.layout.layers)}. Take a network of more layers, or name another head."
-        )
-    return network
-
-
-def without_statistics(network: Network, title: str) -> Network:
-    """The network. Raises `UsageError` if it has running statistics, which the method of this title does not train."""
-    if network.statistics is not None:
-        raise UsageError(
-            f"{title} trains no running statistics of batch normalization: write track_running_stats=False."
         )
     return network
 

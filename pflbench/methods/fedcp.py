@@ -24,7 +24,7 @@ from typing import ClassVar
 import torch
 import torch.nn.functional as F
 
-from pflbench.methods.base import SGD, Method, decayed, hyper, local_draw, train, without_statistics
+from pflbench.methods.base import SGD, Method, decayed, hyper, local_draw, train
 from pflbench.methods.feddbe import matrix
 from pflbench.models.policy import with_policy
 
@@ -40,6 +40,7 @@ class FedCP(Method):
     personal_of = "training"
     global_model = "none"
     needs_features = True
+    trains_statistics = False
     lam: float = hyper(5.0, "Weight of the distance (MMD) from the received base's features.", least=0)
     epochs: int = hyper(5, "Local epochs per round.", least=0)
     steps: int | None = hyper(None, "Local steps per round, in place of epochs.", least=0)
@@ -49,7 +50,7 @@ class FedCP(Method):
     weight_decay: float | None = hyper(None, "Weight decay of layers' weights.", least=0)
 
     def network(self, base):
-        return with_policy(without_statistics(super().network(base), "FedCP"))
+        return with_policy(super().network(base))
 
     def draws(self, round):
         return (local_draw(self.epochs, self.steps, self.batch),)

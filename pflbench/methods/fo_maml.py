@@ -15,7 +15,7 @@ Special cases: inner_lr = 0 = gradient descent on the clients' mean loss, one st
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pflbench.methods.base import SGD, Draw, Method, hyper, sgd, train, without_statistics
+from pflbench.methods.base import SGD, Draw, Method, hyper, sgd, train
 
 
 @dataclass(frozen=True)
@@ -23,14 +23,12 @@ class FOMaml(Method):
     """Clients send the gradient at the model they adapted; the server descends along the mean."""
 
     version: ClassVar[int] = 1
+    trains_statistics = False
     epochs: int | None = hyper(None, "Epochs of the adaptation; none: 1.", least=0)
     steps: int | None = hyper(None, "Steps of the adaptation, in place of epochs.", least=0)
     batch: int | None = hyper(None, "Examples per minibatch; none: the suite's.", least=1)
     inner_lr: float = hyper(0.01, "Learning rate of the adaptation.", least=0)
     outer_lr: float = hyper(0.1, "Learning rate of the server.", least=0)
-
-    def network(self, base):
-        return without_statistics(base, "FO-MAML")
 
     def draws(self, round):
         return *self.personal_draws(), Draw(whole=True)

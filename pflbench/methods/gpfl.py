@@ -30,18 +30,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 import torch.nn.functional as F
 
-from pflbench.methods.base import (
-    SGD,
-    Draw,
-    Method,
-    decayed,
-    hyper,
-    local_draw,
-    replace,
-    row_mean,
-    train,
-    without_statistics,
-)
+from pflbench.methods.base import SGD, Draw, Method, decayed, hyper, local_draw, replace, row_mean, train
 from pflbench.methods.class_means import members
 from pflbench.models.valve import with_valve
 
@@ -70,6 +59,7 @@ class GPFL(Method):
     personal_of = "training"
     global_model = "none"
     needs_features = True
+    trains_statistics = False
     lam: float = hyper(0.01, "Weight of the features' distance from the received embeddings.", least=0)
     mu: float = hyper(0.1, "Weight decay of valve and embeddings.", least=0)
     epochs: int = hyper(5, "Local epochs per round.", least=0)
@@ -80,7 +70,7 @@ class GPFL(Method):
     weight_decay: float | None = hyper(None, "Weight decay of layers' weights.", least=0)
 
     def network(self, base):
-        return with_valve(without_statistics(super().network(base), "GPFL"))
+        return with_valve(super().network(base))
 
     def draws(self, round):
         return Draw(whole=True), local_draw(self.epochs, self.steps, self.batch)

@@ -20,19 +20,7 @@ from typing import ClassVar
 
 import torch
 
-from pflbench.methods.base import (
-    SGD,
-    Batch,
-    Draw,
-    Method,
-    decayed,
-    hyper,
-    local_draw,
-    sgd,
-    steps,
-    train,
-    without_statistics,
-)
+from pflbench.methods.base import SGD, Batch, Draw, Method, decayed, hyper, local_draw, sgd, steps, train
 from pflbench.noise import branch
 
 
@@ -42,6 +30,7 @@ class PerFedAvgSplit(Method):
 
     version: ClassVar[int] = 1
     personal_needs = "personal_epochs"
+    trains_statistics = False  # a part of a minibatch may be one row
     epochs: int = hyper(5, "Epochs of meta steps per round.", least=0)
     steps: int | None = hyper(None, "Meta steps per round, in place of epochs.", least=0)
     batch: int | None = hyper(None, "Examples per minibatch; none: the suite's.", least=1)
@@ -53,9 +42,6 @@ class PerFedAvgSplit(Method):
     personal_epochs: int | None = hyper(1, "Epochs that make a personal model; none: there is none.", least=0)
     personal_steps: int | None = hyper(None, "Steps on the suite's minibatches, in place of these epochs.", least=0)
     personal_lr: float | None = hyper(0.01, "Learning rate of personal models; none: `inner_lr`.", least=0)
-
-    def network(self, base):
-        return without_statistics(base, "Per-FedAvg-split")  # a part of a minibatch may be one row
 
     def draws(self, round):
         return (local_draw(self.epochs, self.steps, self.batch),)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 
-from pflbench.methods.base import Adam, Draw, Method, hyper, steps, without_statistics
+from pflbench.methods.base import Adam, Draw, Method, hyper, steps
 from pflbench.methods.gaussian import (
     Gaussian,
     divergence_by_first,
@@ -39,6 +39,7 @@ class PFedBayes(Method):
     """A Bayesian network per client; the global distribution is its prior."""
 
     version: ClassVar[int] = 1
+    trains_statistics = False
     commits = "trained"
     personal_of = "training"
     steps: int = hyper(10, "Full-batch steps R per round, each on q and then on p.", least=0)
@@ -46,9 +47,6 @@ class PFedBayes(Method):
     lam: float = hyper(1.0, "Weight of the divergence between q and p.", least=0)
     scale: float = hyper(0.01, "Initial standard deviation of every weight.", above=0)
     persistent: Literal[True] = hyper(True, "Clients keep q and the optimizers' memories between local updates.")
-
-    def network(self, base):
-        return without_statistics(base, "pFedBayes")
 
     def draws(self, round):
         return (Draw(whole=True),)

@@ -159,15 +159,7 @@ class Network:
             )
         return self._run(self.features, pieces, x, None, None, mask, stack, training)
 
-    def advanced(
-        self,
-        w: Tensor,
-        x: Tensor,
-        key: Tensor | None = None,
-        *,
-        mask: Tensor | None = None,
-        stack: str | None = None,
-    ) -> Tensor:
+    def advanced(self, w: Tensor, x: Tensor, key: Tensor | None, mask: Tensor | None, stack: str | None) -> Tensor:
         """The model w ["params"] with the running statistics that a pass of training over x leaves, else as it is."""
         if self.statistics is None:
             return w

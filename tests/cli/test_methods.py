@@ -167,7 +167,7 @@ def test_check_takes_a_network(cli, folder: Path) -> None:
     good = cli("check", "fedavg", "--model", "nets.py:net")
     assert good.code == 0 and len(good.out.splitlines()) == len(CHECKS) + 1
     for method, model, said in (
-        ("fo-maml", "nets.py:net", "FO-MAML"),
+        ("fo-maml", "nets.py:net", "FOMaml"),
         ("fedavg", "nets.py:none", "none"),
         ("fedavg", "nett", "nett"),
     ):
