@@ -21,6 +21,7 @@ class Upload(NamedTuple):
 class FedNova(Method):
     """Federated averaging of normalized updates: a client with more data makes more steps, but does not pull harder."""
 
+    trains_statistics = False  # its server may step further than to the mean
     epochs: int = hyper(2, "Local epochs per round.", least=0)
     lr: float = hyper(0.01, "Local learning rate (plain SGD).", least=0)
 

@@ -193,7 +193,7 @@ class Method:
         if self.needs_features and base.features is None:
             raise UsageError(f"{name} needs a network whose head is one linear layer: mlp, lenet, or cnn6.")
         if base.statistics is not None and not self.trains_statistics:
-            raise UsageError(f"{name} trains no running statistics of batch norm: write track_running_stats=False.")
+            raise UsageError(f"{name} trains no running statistics: write track_running_stats=False in the BatchNorm.")
         return base_then_head(base) if self.needs_features else base
 
     def draws(self, round: Round) -> tuple[Draw, ...]:

@@ -30,7 +30,7 @@ class FedBN(FedAvg):
     epochs: int = hyper(1, "Local epochs per round.", least=0)
 
     def network(self, base):
-        if not base.layout.entries("normalization").any():
+        if base.statistics is None and not base.layout.entries("normalization").any():
             raise UsageError(
                 "FedBN: the network has no normalization, so nothing would stay at the client; its layers are "
                 f"{', '.join(base.layout.layers)}. Take a network with normalization, or use FedAvg."

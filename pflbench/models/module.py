@@ -98,11 +98,12 @@ class BatchNorm(nn.Module):
 
     def _note(self, statistics: dict[str, Tensor], mean: Tensor, variance: Tensor) -> None:
         """Move the running statistics toward a batch's; no momentum: they are means over batches."""
-        count = self.num_batches_tracked
+        # A layer that is called twice goes on from its first call.
+        now = {one: statistics.get(f"{self.name}.{one}", getattr(self, one)) for one in STATISTICS}
+        count = now["num_batches_tracked"]
         weight = self.momentum or 0.0 if count is None else 1 / (count + 1)
         for one, new in (("running_mean", mean), ("running_var", variance)):
-            old: Tensor = getattr(self, one)
-            statistics[f"{self.name}.{one}"] = old + weight * (new - old)
+            statistics[f"{self.name}.{one}"] = now[one] + weight * (new - now[one])
         if count is not None:
             statistics[f"{self.name}.num_batches_tracked"] = count + 1
 
@@ -324,7 +325,7 @@ def _names(module: nn.Module, head: str, name: str) -> dict[str, str]:
     part_of = {
         n: min(parts[p]) if n in unique else "head" if not head or n.startswith(f"{head}.") else "base"
         for n, p in _entries(module).items()
-        if n in unique or n.endswith(STATISTICS)
+        if n in unique or not isinstance(p, nn.Parameter)
     }
     return {n: f"{part}.{n}" for part in ("base", "head") for n, mine in part_of.items() if mine == part}
 
@@ -339,6 +340,8 @@ def _replaced(module: nn.Module, now: Now, name: str) -> tuple[nn.Module, list[B
     instead: dict[nn.Module, nn.Module] = {}
     for path, m in module.named_modules():
         if _is_batch_norm(m):
+            if not m.training:
+                raise _refused(name, f"keeps a batch normalization ({path}) out of training")
             instead[m] = BatchNorm(m, now, path)
         elif type(m) is nn.Dropout:
             instead[m] = Dropout(m.p, now)
@@ -348,7 +351,7 @@ def _replaced(module: nn.Module, now: Now, name: str) -> tuple[nn.Module, list[B
     known = {f"{norm.name}.{one}" for norm in norms for one in STATISTICS}
     for n, _ in module.named_buffers():
         if n not in known:
-            raise _refused(name, f"has a buffer ({n}): a network has no state but its parameters and batch norms'")
+            raise _refused(name, f"has a buffer ({n}): only those of torch's own batch normalization can be")
     return module, norms, any(isinstance(layer, Dropout) and layer.rate > 0 for layer in instead.values())
 
 
@@ -385,9 +388,9 @@ def _checked(network: Network, start: Params, name: str) -> tuple[Params, Tensor
 
 
 def _kind(module: nn.Module, name: str, p: Tensor) -> Kind:
-    """Role of a module's parameter."""
+    """Role of a module's parameter or running statistic."""
     path, _, last = name.rpartition(".")
-    if last in STATISTICS:
+    if not isinstance(p, nn.Parameter):
         return "statistic"
     if isinstance(module.get_submodule(path), NORMALIZATIONS):
         return "normalization"

@@ -98,6 +98,45 @@ def test_rounds_and_scores_are_those_of_a_torch_loop(stays: bool, momentum: floa
     check(convolutions(momentum)(SHAPE, CLASSES), net, start, outcome, method, spec, stays, FEDERATION)
 
 
+class Twice(nn.Module):
+    """A batch normalization that is called twice, with the count of its calls, and a parameter of a statistic's name."""
+
+    def __init__(self, shape: tuple[int, int, int], classes: int):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 3)
+        self.norm = nn.BatchNorm2d(4, momentum=None, affine=False)
+        self.running_mean = nn.Parameter(torch.zeros(4, 1, 1))
+        self.head = nn.Linear(64, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.norm(self.first(x) + self.running_mean).relu()
+        return self.head(self.norm(self.second(h)).relu().flatten(1))
+
+
+@pytest.mark.parametrize("execution", ["loop", "vectorized"])
+@pytest.mark.parametrize("stays", [False, True], ids=["fedavg", "fedbn"])
+def test_a_layer_that_is_called_twice_has_both_batches(stays: bool, execution: Any) -> None:
+    net = wrap(Twice, SHAPE, CLASSES, "nets.py:Twice")
+    method = (FedBN if stays else FedAvg)(epochs=1, lr=0.1, batch=7)
+    stages = ("personalized",) if stays else ("global",)
+    spec = tiny_spec(**SPEC, scoring=Scoring(clients="training", stages=stages, average="examples"))
+    simulation = Simulation([spec], [FEDERATION], method, net, Setup(execution=execution))
+    start = simulation.runs[0].server.clone()
+    (outcome,) = simulation.run()
+    check(Twice(SHAPE, CLASSES), net, start, outcome, method, spec, stays, FEDERATION)
+
+
+def test_a_layer_that_stays_out_of_training_is_refused() -> None:
+    class Frozen(Twice):
+        def train(self, mode: bool = True) -> Any:
+            super().train(mode)
+            self.norm.eval()
+            return self
+
+    with pytest.raises(UsageError, match="norm"):
+        wrap(Frozen, SHAPE, CLASSES, "nets.py:Frozen")
+
+
 def check(
     module: nn.Module,
     net: Network,
