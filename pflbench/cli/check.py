@@ -7,14 +7,12 @@ from typing import Annotated
 import typer
 
 from pflbench.cli.common import console
+from pflbench.cli.options import option
 
 
 def check(
     method: Annotated[str, typer.Argument(help="A method's id, path/to/file.py:Class, or module:Class.")],
-    model: Annotated[
-        str | None,
-        typer.Option(help="Network to train, called with ((1, 8, 8), 3); none: a tiny one.", show_default=False),
-    ] = None,
+    model: Annotated[str | None, option("--model", help="Network to train, called with ((1, 8, 8), 3).")] = None,
 ) -> int:
     """Run the eight checks of the contract on a method: looped = stacked, purity, stages, and more."""
     import torch
