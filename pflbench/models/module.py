@@ -224,7 +224,8 @@ def wrap(function: Function, shape: tuple[int, int, int], classes: int, name: st
     now = Now()
     bare, norms, drops = _replaced(module, now, name)
     tracks = any(norm.running_mean is not None for norm in norms)
-    forward = Pass(bare, now, {n: (named, own[n].shape) for n, named in names.items()})
+    shapes = {n: (named, own[n].shape) for n, named in names.items()}
+    forward = Pass(bare, now, shapes)
     network = Network(
         tuple(
             # A convolution's weight lies in the vector as in the module.
@@ -245,12 +246,7 @@ def wrap(function: Function, shape: tuple[int, int, int], classes: int, name: st
     last = module.get_submodule(head)
     if not head or type(last) is not nn.Linear or last.bias is None:
         return network
-    trunk, now = copy.deepcopy((bare, now))
-    parent, _, attribute = head.rpartition(".")
-    trunk.get_submodule(parent)._modules[attribute] = nn.Identity()
-    base = {n: (named, own[n].shape) for n, named in names.items() if named.startswith("base.")}
-    weight, bias = (named for named in names.values() if named.startswith("head."))
-    split = _with_features(network, Pass(trunk, now, base), weight, bias, last.in_features)
+    split = _split(network, forward, shapes, head, last.in_features)
     try:
         same = _close(split.logits([w], x), network.logits([w], x))
     except Exception:  # whatever a pass without the head raises: then it is not applied last
@@ -267,8 +263,15 @@ def _least(network: Network, w: Params, x: Tensor) -> int:
     return 1
 
 
-def _with_features(network: Network, features: Pass, weight: str, bias: str, width: int) -> Network:
-    """The network as its features and a linear head, whose weight and bias have these names."""
+def _split(
+    network: Network, whole: Pass, shapes: Mapping[str, tuple[str, torch.Size]], head: str, width: int
+) -> Network:
+    """The network as its features and a linear head, which is the module `head`; `shapes`: as `Pass` has them."""
+    trunk, now = copy.deepcopy((whole.copies.module, whole.copies.now))
+    parent, _, attribute = head.rpartition(".")
+    trunk.get_submodule(parent)._modules[attribute] = nn.Identity()
+    features = Pass(trunk, now, {n: one for n, one in shapes.items() if one[0].startswith("base.")})
+    weight, bias = (named for named, _ in shapes.values() if named.startswith("head."))
 
     def forward(ops: Ops, p: dict[str, Tensor], x: Tensor, gate: Gate) -> Tensor:
         return ops.linear(features(ops, p, x, gate), p[weight], p[bias])
@@ -314,20 +317,20 @@ def _parts(made: Any, classes: int, name: str) -> tuple[nn.Module, str]:
 
 def _names(module: nn.Module, head: str, name: str) -> dict[str, str]:
     """Each parameter's name in the module → its name in the network, the base's first. Refuses what cannot be."""
+
+    def part(n: str) -> str:
+        return "head" if not head or n.startswith(f"{head}.") else "base"
+
     parts: dict[Tensor, set[str]] = {}
     for n, p in module.named_parameters(remove_duplicate=False):
         if p.dtype != torch.float32 or not p.requires_grad:
             raise _refused(name, f"has a parameter that is not trained or not float32 ({n}); --precision sets the type")
-        parts.setdefault(p, set()).add("head" if not head or n.startswith(f"{head}.") else "base")
+        parts.setdefault(p, set()).add(part(n))
     if any(len(both) > 1 for both in parts.values()):
         raise _refused(name, "shares a parameter between its base and its head, so that no method can part them")
     unique = dict(module.named_parameters())
-    part_of = {
-        n: min(parts[p]) if n in unique else "head" if not head or n.startswith(f"{head}.") else "base"
-        for n, p in _entries(module).items()
-        if n in unique or not isinstance(p, nn.Parameter)
-    }
-    return {n: f"{part}.{n}" for part in ("base", "head") for n, mine in part_of.items() if mine == part}
+    entries = [n for n, p in _entries(module).items() if n in unique or not isinstance(p, nn.Parameter)]
+    return {n: f"{one}.{n}" for one in ("base", "head") for n in entries if part(n) == one}
 
 
 def _replaced(module: nn.Module, now: Now, name: str) -> tuple[nn.Module, list[BatchNorm], bool]:
