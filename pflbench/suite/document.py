@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,7 +29,7 @@ from pflbench.suite.schema import (
     SuiteTable,
     Tune,
 )
-from pflbench.suite.scoped import ALONE, Departure, Follows, Inference, Layer, Note, Scoped, Suspicion
+from pflbench.suite.scoped import Departure, Follows, Inference, Note, Remarks, Scoped, Suspicion
 from pflbench.suite.sources import Sources
 from pflbench.suite.strict import KeyPath, TomlTable, check_keys, check_names, fault, validated
 from pflbench.suite.user_supplied import UserSupplied
@@ -85,13 +85,15 @@ class Document(TomlTable):
     """Trials of `pflbench tune`."""
     profile: dict[str, Profile] = Field(default_factory=dict)
     """Named overrides of this file."""
-    _inherited: Layer = PrivateAttr(default=ALONE)
+    _inherited: Remarks = PrivateAttr(default=())
 
-    @cached_property
-    def layer(self) -> Layer:
-        """Scoped tables of this file, over those of the files that it extends."""
-        tables = (*self.suite.notes, *self.departure, *self.suspect, *self.inferred, *self.follows)
-        return replace(self._inherited, tables=tables)
+    @property
+    def remarks(self) -> Remarks:
+        """Scoped tables of this file, then those of the files that it extends."""
+        return (
+            (*self.suite.notes, *self.departure, *self.suspect, *self.inferred, *self.follows),
+            *self._inherited,
+        )
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -303,10 +305,10 @@ class Suite:
         return self.documents[profile]
 
 
-def parse(raw: Mapping[str, Any], path: Path, layer: Layer = ALONE) -> Suite:
+def parse(raw: Mapping[str, Any], path: Path, remarks: Remarks = ()) -> Suite:
     """Check the content of a TOML file; every mistake is a `UsageError` with the file and key path.
 
-    Values that the content takes over from elsewhere (`extends`, `like`) are in it already, see `inherit`. `layer` has
+    Values that the content takes over from elsewhere (`extends`, `like`) are in it already, see `inherit`. `remarks`:
     the scoped tables of the files that it extends.
     """
     paper = validated(Document, raw, f"{path}: ")
@@ -320,7 +322,7 @@ def parse(raw: Mapping[str, Any], path: Path, layer: Layer = ALONE) -> Suite:
         documents[name] = validated(Document, _patched(raw, paper, profile), prefix)
     for name, document in documents.items():
         own = name != "paper" and paper.profile[name].notes is not None
-        document._inherited = layer.without(Note) if own else layer
+        document._inherited = [[one for one in file if not (own and isinstance(one, Note))] for file in remarks]
     return Suite(path, documents, str(path))
 
 

@@ -35,7 +35,7 @@ from pflbench.suite.layers import (
 )
 from pflbench.suite.row_stages import staged
 from pflbench.suite.rows import SelectedRow, select_rows, suite_rows
-from pflbench.suite.scoped import Follows, Inference, Note, Suspicion
+from pflbench.suite.scoped import Follows, Inference, Note, Suspicion, anywhere, holding
 from pflbench.suite.shortfall import shortfall
 from pflbench.suite.strict import at
 from pflbench.suite.user_supplied import Place
@@ -92,7 +92,7 @@ def expand(
         extends=suite.path.parent / head.extends if head.extends else None,
         shortfall=shortfall(chosen),
         part=part.but(suites=[suite.called], profile=profile),
-        layer=document.layer,
+        remarks=document.remarks,
         counted=_counted(document.statistics, chosen, columns) if document.statistics else (),
     )
 
@@ -116,7 +116,7 @@ def _notes(
     """Notes that hold in some cell, and the defaults in force."""
     # What a suite of statistics inherits of single columns is about runs.
     ids = (None,) if document.statistics else tuple(column.id for column in columns)
-    notes = document.layer.anywhere(Note, [(one, id_) for one in rows or (None,) for id_ in ids])
+    notes = anywhere(document.remarks, Note, [(one, id_) for one in rows or (None,) for id_ in ids])
     defaults = [f"Defaults, as the suite sets no others: {', '.join(suite.defaults)}."] if suite.defaults else []
     return (*(note.text for note in notes), *defaults)
 
@@ -256,15 +256,15 @@ def _doubts(document: Document, row: str, column: str) -> tuple[str | None, str 
     columns = [one for one in document.column if one.id in both.get(column, (column,))]
     cells = [(one, other.id) for one in rows for other in columns]
     why = [*(one.suspect for one in rows), *(one.suspect for one in columns)]
-    tables = document.layer.anywhere(Suspicion, [cell for cell in cells if cell[0].suspect is None])
+    tables = anywhere(document.remarks, Suspicion, [cell for cell in cells if cell[0].suspect is None])
     why += [one.why for one in tables]
-    inferred = dict.fromkeys(one.what for one in document.layer.anywhere(Inference, cells))
+    inferred = dict.fromkeys(one.what for one in anywhere(document.remarks, Inference, cells))
     return "; ".join(dict.fromkeys(filter(None, why))) or None, "; ".join(inferred) or None
 
 
 def _follows(document: Document, row: TableRow, column: TableColumn) -> str:
     """Protocol of a cell's runs, in words."""
-    return next((one.text for one in document.layer.found(Follows, row, column.id)), document.suite.protocol)
+    return next((one.text for one in holding(document.remarks, Follows, row, column.id)), document.suite.protocol)
 
 
 def _protocol(document: Document, rows: Sequence[TableRow], columns: Sequence[TableColumn]) -> str:

@@ -13,13 +13,13 @@ import tomli
 from pflbench.data.root import data_root
 from pflbench.errors import UsageError, unknown
 from pflbench.package import benchmarks
+from pflbench.suite import scoped
 from pflbench.suite.cells import Expansion
 from pflbench.suite.defaults import identified, is_fixed, with_defaults
 from pflbench.suite.document import Suite, parse
 from pflbench.suite.expand import expand
 from pflbench.suite.inherit import LIST, Shape, extended_file, file_beside, inherited
 from pflbench.suite.layers import check_sources
-from pflbench.suite.scoped import ALONE
 from pflbench.suite.strict import validated
 from pflbench.suite.tuning import check_tuning
 from pflbench.suite.user_supplied import UserSupplied
@@ -179,7 +179,8 @@ def _read(path: Path, above: tuple[Path, ...], supplied: UserSupplied) -> _Read:
     if beside is not None:
         raw["layout"]["beside"] = str(beside.resolve())
     files: tuple[_Stamp, ...] = () if stamp is None else (stamp,)
-    below, layer = None, ALONE
+    below: _Read | None = None
+    remarks: scoped.Remarks = ()
     if base is not None:
         raw["suite"]["extends"] = str(base.resolve())  # from now on a path, wherever it was named from
         if base.resolve() in [p.resolve() for p in (*above, path)]:
@@ -190,9 +191,11 @@ def _read(path: Path, above: tuple[Path, ...], supplied: UserSupplied) -> _Read:
     complete = inherited(raw, below and below.raw, path)
     if below is not None:
         document = below.suite.document()
-        layer = document.layer.extended(complete.raw["suite"], document.suite.paper, complete.rows, complete.columns)
+        paper = document.suite.paper
+        same_paper = complete.raw["suite"].get("paper", paper) == paper
+        remarks = scoped.inherited(document.remarks, complete, same_paper=same_paper)
     whole, defaults = with_defaults(complete.raw, path, supplied.method)
-    suite, fixed = replace(parse(whole, path, layer), defaults=defaults), is_fixed(complete.raw, path)
+    suite, fixed = replace(parse(whole, path, remarks), defaults=defaults), is_fixed(complete.raw, path)
     _known[path] = _Read(complete.raw, files, suite, fixed and (below is None or below.fixed))
     return _known[path]
 
