@@ -204,8 +204,8 @@ class _Family:
 
 
 def _tune(own: Raw, below: Raw, columns: Sequence[str | None]) -> Raw:
-    """`[tune]` with what it takes over; no grids where it halves trials: its rows are tuned in another way."""
-    given_up = ("grid", "points", "reduced", "read") if "halving" in own else ()
+    """`[tune]` with what it takes over; trials of its own replace all inherited ones."""
+    given_up = {"grid", "points", "reduced", "read"} if {"grid", "points"} & own.keys() else set[str]()
     kept = {key: value for key, value in below.items() if key not in given_up}
     return merged(kept | {"columns": [id_ for id_ in below.get("columns", []) if id_ in columns]}, own)
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 import re
 import reprlib
-from itertools import pairwise
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from pflbench.errors import UsageError
 from pflbench.spec import Positive
 from pflbench.stages import SHOWN, Shown
 from pflbench.suite.scoped import Note
@@ -475,38 +473,6 @@ def _with_finetuning(value: Any) -> Any:
     return rest | {f"finetune.{key}": one for key, one in value["finetune"].items()}
 
 
-class Rung(NamedTuple):
-    """At most `trials` trials, each of `rounds` rounds from the start."""
-
-    trials: int
-    rounds: int
-
-
-def parse_halving(text: str) -> tuple[Rung, ...]:
-    """The rungs in `"12@3,4@10"`: all twelve trials after three rounds, the best four again after ten.
-
-    Raises `UsageError` where that is not what it says, or a rung does not have fewer trials and more rounds.
-    """
-    rungs = []
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*([1-9][0-9]*)\s*@\s*([1-9][0-9]*)\s*", part)
-        if match is None:
-            raise UsageError(f"{text!r} is no list of rungs: write trials@rounds, as in 12@3,4@10.")
-        rungs.append(Rung(int(match[1]), int(match[2])))
-    for before, after in pairwise(rungs):
-        if not (after.trials < before.trials and after.rounds > before.rounds):
-            raise UsageError(f"{text!r}: each rung has fewer trials than the one before, and more rounds.")
-    return tuple(rungs)
-
-
-def _halving(text: str) -> str:
-    try:
-        parse_halving(text)
-    except UsageError as error:
-        raise fault((), str(error)) from None
-    return text
-
-
 TunedGrid = Annotated[Grid, Field(min_length=1), BeforeValidator(_with_finetuning)]
 Point = Annotated[
     dict[str, Annotated[Any, AfterValidator(_scalar)]], Field(min_length=1), BeforeValidator(_with_finetuning)
@@ -530,10 +496,6 @@ class Tune(TomlTable):
     """Trials one by one, in place of a grid."""
     reduced: dict[str, Annotated[list[str], Field(min_length=1)]] = Field(default_factory=dict)
     """Keys of a method's grid that `pflbench tune` varies; by default all."""
-    halving: Annotated[str, AfterValidator(_halving)] | None = None
-    """Rungs of successive halving, `"12@3,4@10"`: 12 trials for 3 rounds, the best 4 again for 10. Each row is then
-    tuned for itself.
-    """
     read: dict[str, Literal["last", "last-10"]] = Field(default_factory=dict)
     """Scored rounds that chose the suite's values, by method or row id; by default the last."""
 

@@ -21,7 +21,6 @@ from pflbench.suite.document import Document, Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.layers import FINETUNE_OPTIONS, Override, candidates, check_distinct, parse_overrides
 from pflbench.suite.rows import SelectedRow, all_known, select_rows, suite_rows
-from pflbench.suite.schema import Rung, parse_halving
 from pflbench.suite.strict import at
 from pflbench.suite.user_supplied import UserSupplied
 
@@ -35,24 +34,24 @@ _PREFERRED: tuple[str, ...] = ("personalized", "global", "finetuned", "stored", 
 
 
 class Trial(NamedTuple):
-    """A point of the grid, and the runs that are scored on the validation rows: in each rung, one for each seed."""
+    """A point of the grid, and the runs that are scored on the validation rows: one for each seed."""
 
     values: Mapping[str, Any]
-    rungs: tuple[tuple[RunSpec, ...], ...]
+    runs: tuple[RunSpec, ...]
 
     @property
     def run(self) -> RunSpec:
         """The first."""
-        return self.rungs[0][0]
+        return self.runs[0]
 
 
 @dataclass(frozen=True)
 class Search:
     """The trials of a method in a column, of a grid with its first key changing slowest.
 
-    They are compared by their scores, read as `reading` says. `listed`: the suite names its points one by one. `rungs`:
-    of which the trials are halved, empty without. `apart`: the suite tunes each row for itself. `selected`: the
-    method's row. `places`: paths of user-supplied code.
+    They are compared by their scores, read as `reading` says. `listed`: the suite names its points one by one.
+    `of_row`: the suite has them for this row alone, by its id. `selected`: the method's row. `places`: paths of
+    user-supplied code.
     """
 
     column: TableColumn
@@ -60,9 +59,8 @@ class Search:
     reading: Reading
     trials: list[Trial]
     places: Places
-    rungs: tuple[Rung, ...] = ()
     listed: bool = False
-    apart: bool = False
+    of_row: bool = False
 
     @property
     def guest(self) -> bool:
@@ -106,12 +104,9 @@ def check_tuning(suite: Suite) -> None:
 
 
 def tuned_rows(suite: Suite, profile: str | None = None) -> list[str]:
-    """The ids of the rows that a suite with halving has trials for, in the table's order.
-
-    Raises `UsageError` for any other suite: its searches may build on each other.
-    """
+    """The ids of the rows that a suite has trials for, in the table's order. Raises `UsageError` if there are none."""
     document = suite.document(profile or "paper")
-    rows = suite_rows(suite, document) if document.tune.halving else []
+    rows = suite_rows(suite, document)
     found = [one.row.id for one in rows if suites_points(suite, document, one)[1] and not one.entry.grid]
     if not found:
         raise UsageError("Which method? Write --method ID, a row or method of the suite, or file.py:Class.")
@@ -134,7 +129,7 @@ def searches(
         method: A row's id, a method that has a single row, or `file.py:Class`.
         part: Columns instead of those that the suite tunes, seeds instead of those for tuning, profile, rounds,
             precision, and overrides: what these fix of the suite's grid is not varied.
-        grid: `key=value,value`, instead of the suite's grid. It is tried whole, without the suite's halving.
+        grid: `key=value,value`, instead of the suite's grid. It is tried whole.
         seed: The one seed for tuning.
         **choices: Fields in place of those of `part`.
 
@@ -158,43 +153,28 @@ def searches(
         points = _kept(points, keys, full=name in tune.grid)
     else:
         raise UsageError(f"{suite.path} has no grid for {selected.info.name}. Give one with --grid key=value,value.")
-    rungs = () if grid else _rungs(tune.halving, len(points))
     rows, methods = ((selected.row.id,), ()) if selected.place else ((), (method,))
     part = part.but(rows=rows, methods=methods, columns=columns, seeds=seeds)
     table = expand(suite, part, values=_values(selected, points[0]))
-    found = (_search(suite, part.but(columns=[one.id]), selected, points, rungs, one.rounds) for one in table.columns)
-    listed, apart = not grid and name in tune.points, tune.halving is not None
-    return [replace(one, listed=listed, apart=apart) for one in found]
+    found = (_search(suite, part.but(columns=[one.id]), selected, points) for one in table.columns)
+    listed, of_row = not grid and name in tune.points, not grid and name != selected.key
+    return [replace(one, listed=listed, of_row=of_row) for one in found]
 
 
-def _search(
-    suite: Suite, part: Selection, selected: SelectedRow, points: Points, rungs: tuple[Rung, ...], most: int
-) -> Search:
-    """The trials of a row in the one selected column; no rung has more than `most` rounds."""
-    capped = [part.but(rounds=min(rung.rounds, most)) for rung in rungs] or [part]
-    tables = [[expand(suite, one, values=_values(selected, point)) for one in capped] for point in points]
-    shown, validation = tables[0][-1], suite.document(part.profile or "paper").tune.validation
+def _search(suite: Suite, part: Selection, selected: SelectedRow, points: Points) -> Search:
+    """The trials of a row in the one selected column."""
+    tables = [expand(suite, part, values=_values(selected, point)) for point in points]
+    shown, validation = tables[0], suite.document(part.profile or "paper").tune.validation
     stage = judged_by([cell.stage for cell in shown.cells], selected.entry.stage)
     cell = next(cell for cell in shown.cells if cell.stage == stage)
-    trials = [
-        Trial(point, tuple(_runs(table, stage, validation) for table in several))
-        for point, several in zip(points, tables, strict=True)
-    ]
+    trials = [Trial(point, _runs(table, stage, validation)) for point, table in zip(points, tables, strict=True)]
     return Search(
         column=shown.columns[0],
         selected=selected,
         reading=replace(cell.reading, read_as=cell.tuned_by),
         trials=trials,
         places=shown.locations.get(cell.runs[0].id, {}),
-        rungs=rungs,
     )
-
-
-def _rungs(halving: str | None, trials: int) -> tuple[Rung, ...]:
-    rungs = parse_halving(halving) if halving else ()
-    if rungs and trials > rungs[0].trials:
-        raise UsageError(f"There are {trials} trials, and halving begins with {rungs[0].trials}.")
-    return rungs
 
 
 def _check_seeds(seeds: Sequence[int], reported: Sequence[int]) -> None:
@@ -282,12 +262,10 @@ def _product(grid: Grid) -> Points:
 def suites_points(suite: Suite, document: Document, selected: SelectedRow) -> tuple[str, Points]:
     """The key of a row's grid or points, its id if there are some of that name, else its method; and the points.
 
-    There may be none. With halving, rows are tuned each for itself: what goes by the id of one is not another's.
+    There may be none.
     """
     tune = document.tune
-    others = {row.id for row in document.row} if tune.halving else set()
-    own = selected.row.id in {*tune.grid, *tune.points} or selected.key in others
-    name = selected.row.id if own else selected.key
+    name = selected.row.id if selected.row.id in {*tune.grid, *tune.points} else selected.key
     place, grid, points = f"{suite.path}: tune.grid.{name}", Grid(), []
     for key, entry in tune.grid.get(name, {}).items():
         prefix, _, plain = key.rpartition(".")
