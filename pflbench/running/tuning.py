@@ -21,7 +21,6 @@ from pflbench.spec import RunSpec
 from pflbench.store.store import Store
 from pflbench.suite.cells import Reading
 from pflbench.suite.document import Suite
-from pflbench.suite.expand import row_labels
 from pflbench.suite.tuning import FINETUNE, Search, Trial, set_text
 from pflbench.units import count, seed_text
 
@@ -173,16 +172,15 @@ def tuning_outcomes(
     suite: Suite, profile: str, searches: Collection[Search], store: Store, command: str = ""
 ) -> list[Tuning]:
     """The outcome of each search, from the stored results of its trials. `command`: what is told to have found it."""
-    shelf, labels = Shelf(store), row_labels(suite, profile)
+    shelf = Shelf(store)
     methods = {row.method for row in suite.document(profile).row}
     found = []
     for one in searches:
         row, own = one.selected.row.id, one.of_row or any(key in one.row_values for key in one.grid)
         target = row if own and not one.guest and row not in methods else one.name
         told = f"{command} -m {one.selected.key if one.guest else row} --column {one.column.id}" if command else ""
-        label = labels.get(row, one.selected.info.name)
         verdicts = [_verdict(trial.runs, one.reading, shelf) for trial in one.trials]
-        found.append(Tuning(one, label, target, verdicts, told))
+        found.append(Tuning(one, row, target, verdicts, told))
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from typing_extensions import Unpack
 
-from pflbench.selection import EVERYTHING, Choices, Selection, selection
+from pflbench.selection import EVERYTHING, Choices, Selection
 from pflbench.spec import MethodSpec, RunSpec, Scoring
 from pflbench.stages import Shown
 from pflbench.suite.cells import (
@@ -193,7 +193,7 @@ def _cells(column: ColumnLayers, shown: TableColumn, row: SelectedRow) -> list[C
                 reference=_printed(document, row.row.id, shown.id, stage),
                 sources=sources | values.of_finetuning if stage == "finetuned" else sources,
                 choices=choices,
-                follows=_follows(document, row.row, shown),
+                follows=_follows(document, row.row, shown.id),
                 tuned_by=by,
                 every=_interval(row.entry.every, document.evaluation.every),
             )
@@ -262,37 +262,20 @@ def _doubts(document: Document, row: str, column: str) -> tuple[str | None, str 
     return "; ".join(dict.fromkeys(filter(None, why))) or None, "; ".join(inferred) or None
 
 
-def _follows(document: Document, row: TableRow, column: TableColumn) -> str:
+def _follows(document: Document, row: TableRow, column: str) -> str:
     """Protocol of a cell's runs, in words."""
-    return next((one.text for one in holding(document.remarks, Follows, row, column.id)), document.suite.protocol)
+    return next((one.text for one in holding(document.remarks, Follows, row, column)), document.suite.protocol)
 
 
 def _protocol(document: Document, rows: Sequence[TableRow], columns: Sequence[TableColumn]) -> str:
     """Protocols of the cells in one line: exceptions with their rows and columns, then the suite's."""
-    places: dict[str, list[tuple[str, TableColumn]]] = {}
-    for row in rows:
-        for column in columns:
-            places.setdefault(_follows(document, row, column), []).append((row.id, column))
-    rest = document.suite.protocol
-    if len(places) < 2:
-        return next(iter(places), rest)
-    parts = [f"{_where(there, len(rows), columns)}: {text}" for text, there in places.items() if text != rest]
-    return "; ".join([*parts, *([f"all else: {rest}"] if rest in places else [])])
-
-
-def _where(places: Sequence[tuple[str, TableColumn]], rows: int, columns: Sequence[TableColumn]) -> str:
-    """Cells in words: row ids and columns, without an axis that is complete, complete groups by their name."""
-    ids = list(dict.fromkeys(row for row, _ in places))
-    there = {column.id for _, column in places}
-    groups: dict[str, list[TableColumn]] = {}
-    for column in columns:
-        groups.setdefault(column.group, []).append(column)
-    names: list[str] = []
-    for group, members in groups.items():
-        held = [column for column in members if column.id in there]
-        names += [group] if group and len(held) == len(members) else [column.setting for column in held]
-    parts = [", ".join(ids)] * (len(ids) < rows) + [", ".join(names)] * (len(there) < len(columns))
-    return " on ".join(parts)
+    cells = [(row, column.id) for row in rows for column in columns]
+    exceptions = anywhere(document.remarks, Follows, cells)
+    texts = {_follows(document, *cell) for cell in cells} if exceptions else set[str]()
+    if len(texts) < 2:
+        return next(iter(texts), document.suite.protocol)
+    parts = [f"{', '.join(one.names)}: {one.text}" for one in exceptions]
+    return "; ".join([*parts, f"all else: {document.suite.protocol}"])
 
 
 def _derived(document: Document, rows: Sequence[TableRow], columns: Sequence[TableColumn]) -> tuple[Derived, ...]:
@@ -324,28 +307,13 @@ class Part(NamedTuple):
 
 def parts(suites: Iterable[Suite], part: Selection) -> list[Part]:
     """The selected part of each suite. Raises `UsageError`."""
-    return [labelled(suite, expand(suite, part)) for suite in suites]
+    tables = [expand(suite, part) for suite in suites]
+    return [Part(table, labels(table)) for table in tables]
 
 
-def labelled(suite: Suite, table: Expansion) -> Part:
-    """A table of a suite with the names of its runs. A run of several rows has the first one's."""
-    rows, labels = row_labels(suite, table.profile), dict[str, str]()
-    for cell in table.cells:
-        for spec in cell.needed:
-            labels.setdefault(spec.id, rows.get(cell.row.id, cell.row.method))
-    return Part(table, labels)
-
-
-def row_labels(suite: Suite, profile: str) -> dict[str, str]:
-    """The name of the runs of each row of a suite, by the row's id, whatever part of the suite is selected.
-
-    It is their method, or the row's id where another row has other runs of the same method.
-    """
-    rows, columns = _selected(suite, selection(profile=profile))
-    runs = {row.row.id: (row.entry.validation, [_values(column, row)[:2] for column in columns]) for row in rows}
-    shown = [row.row for row in rows]
-    several = {a.method for a in shown for b in shown if a.method == b.method and runs[a.id] != runs[b.id]}
-    return {row.id: row.id if row.method in several else row.method for row in shown}
+def labels(table: Expansion) -> dict[str, str]:
+    """By run id, the id of the run's row; of several rows, the first."""
+    return {spec.id: cell.row.id for cell in reversed(table.cells) for spec in cell.needed}
 
 
 def with_columns(parts: Iterable[Part]) -> dict[str, str]:

@@ -5,25 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pflbench import names
 from pflbench.errors import UsageError
 from pflbench.stages import PREFERRED, SHOWN, Shown, canonical
 from pflbench.suite.document import Document
 from pflbench.suite.layers import ColumnLayers
 from pflbench.suite.rows import SelectedRow
-
-_POINTER = "see 'Which stages exist' in docs/methods.md"
-_TRAINED = (
-    " For it to have one, write `def personal_model(self, f, server, state, *batches, round, upload=None)`, which "
-    f"with an upload returns the client's model after its local update: {_POINTER}."
-)
-_HOOKS: dict[Shown, str] = {
-    "personalized": " For it to have one, write `def personal_model(self, f, server, state, *batches, round)`, which "
-    f"returns the client's model: {_POINTER}.",
-    "stored": _TRAINED,
-    "sampled": _TRAINED,
-}
-"""Advice for each stage to authors of a method without it."""
 
 
 def staged(row: SelectedRow, document: Document, columns: Sequence[ColumnLayers]) -> SelectedRow:
@@ -72,5 +58,4 @@ def _refusal(document: Document, selected: SelectedRow, stage: Shown, there: Seq
     elif own and stages.personalizes and stages.personal_needs:
         why = f" without a value for {stages.personal_needs}"
     has = f"it has {', '.join(there)}" if there else "it has none"
-    hook = "" if why or not names.is_users(selected.info.reference) else _HOOKS.get(stage, "")
-    return f"{selected.info.name} has no stage {stage!r}{why}; {has}.{hook}"
+    return f"{selected.info.name} has no stage {stage!r}{why}; {has}. See 'Which stages exist' in docs/methods.md."

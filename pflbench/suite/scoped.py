@@ -42,7 +42,12 @@ class Scoped(TomlTable):
         if self.columns is not None and column not in self.columns:
             return False
         every_row = self.rows is None and self.methods is None
-        return every_row or row in (self.rows or ()) or method in map(without_folder, self.methods or ())
+        return every_row or row in (self.rows or ()) or method in [*map(without_folder, self.methods or ())]
+
+    @property
+    def names(self) -> list[str]:
+        """Rows, methods and columns that it names."""
+        return [*(self.rows or ()), *(self.methods or ()), *(self.columns or ())]
 
     def translated(self, rows: Mapping[str, str], columns: Mapping[str, str]) -> Self:
         """The same by the ids of an extending file; `rows`, `columns`: by those, the ids that they are like."""

@@ -104,13 +104,20 @@ def check_tuning(suite: Suite) -> None:
 
 
 def tuned_rows(suite: Suite, profile: str | None = None) -> list[str]:
-    """The ids of the rows that a suite has trials for, in the table's order. Raises `UsageError` if there are none."""
+    """The ids of the rows that a suite has trials for, in the table's order; of several with one grid, the first.
+
+    Raises `UsageError` if there are none.
+    """
     document = suite.document(profile or "paper")
     rows = suite_rows(suite, document)
-    found = [one.row.id for one in rows if suites_points(suite, document, one)[1] and not one.entry.grid]
+    found: dict[str, str] = {}
+    for one in rows:
+        name, points = suites_points(suite, document, one)
+        if points and not one.entry.grid:
+            found.setdefault(name, one.row.id)
     if not found:
         raise UsageError("Which method? Write --method ID, a row or method of the suite, or file.py:Class.")
-    return found
+    return list(found.values())
 
 
 def searches(

@@ -176,7 +176,7 @@ def test_a_difference_is_suspect_where_one_of_its_two_is(tmp_path: Path) -> None
 def test_what_is_followed_by_cell_and_in_a_line(tmp_path: Path) -> None:
     whole = table(tmp_path, said())
     assert {cell.follows for cell in whole.cells} == {"code", "their code"}
-    assert whole.protocol == "cafeme on A: their code; all else: code"
+    assert whole.protocol == "cafeme, a: their code; all else: code"
     assert table(tmp_path, said(), methods=["cafeme"], columns=["a"]).protocol == "their code"
     assert table(tmp_path, said(), columns=["b"]).protocol == "code"
 
