@@ -10,7 +10,7 @@ from typing import Any
 
 from pflbench.catalog import MethodInfo
 from pflbench.errors import UsageError
-from pflbench.names import anchored, base, is_reference
+from pflbench.names import anchored, base
 from pflbench.stages import Shown
 from pflbench.suite.inherit import Raw
 
@@ -62,12 +62,6 @@ def with_defaults(raw: Raw, path: Path, describe: Callable[[str], MethodInfo]) -
                 row["stage"] = _stage(describe(row.get("variant") or anchored(row["method"], path.parent)), result)
             taken.append(f"stage of {row.get('id')} = {row['stage']}")
     return result, tuple(taken)
-
-
-def is_fixed(raw: Raw, path: Path) -> bool:
-    """True if no default of a file depends on user-supplied code."""
-    methods = [row["method"] for row in raw.get("row", ()) if "method" in row and not {"stage", "stages"} & row.keys()]
-    return not any(is_reference(anchored(method, path.parent)) for method in methods)
 
 
 def _stage(method: MethodInfo, raw: Raw) -> Shown:
