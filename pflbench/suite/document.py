@@ -157,20 +157,9 @@ class Document(TomlTable):
         _check_scopes(self)
         _check_finetuning(self)
         check_names(("tune", "columns"), "column", self.tune.columns, [column.id for column in self.column])
-        _check_seeds(self)
         if "paper" in self.profile:
             raise fault(("profile", "paper"), "the profile 'paper' is the suite file itself")
         return self
-
-
-def _check_seeds(document: Document) -> None:
-    lists: dict[KeyPath, Sequence[int]] = {("suite", "seeds"): document.suite.seeds}
-    lists |= {("column", i, "seeds"): column.seeds or () for i, column in enumerate(document.column)}
-    for path, seeds in lists.items():
-        if len(set(seeds)) < len(seeds):
-            raise fault(path, "a seed is there twice")
-        if seeds and path[0] == "column" and document.statistics:
-            raise fault(path, "its images are counted with the suite's seeds")
 
 
 def _check_ids(document: Document) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from typing_extensions import Unpack
 
 from pflbench.selection import EVERYTHING, Choices, Selection
-from pflbench.spec import MethodSpec, RunSpec, Scoring
+from pflbench.spec import Finetune, MethodSpec, RunSpec, Scoring
 from pflbench.stages import Shown
 from pflbench.suite.cells import (
     Cell,
@@ -142,63 +142,46 @@ def _table_column(column: ColumnLayers) -> TableColumn:
     return TableColumn(entry.id, group, entry.title, *named, *numbers, instead)
 
 
-class _Values(NamedTuple):
-    """Values of a row's runs in a column: all but the seed.
-
-    `points`: hyperparameters, one set for each point of the row's grid; `fields`: the other fields of a spec; `of_…`:
-    sources of the column's settings, of hyperparameters, and of fine-tuning.
-    """
-
-    points: list[dict[str, Any]]
-    fields: dict[str, Any]
-    of_settings: dict[str, str]
-    of_points: dict[str, str]
-    of_finetuning: dict[str, str]
-
-
-def _values(column: ColumnLayers, row: SelectedRow) -> _Values:
-    """The nearest definition of every value."""
-    document, rounds = column.document, column.rounds(row)
-    points, of_points = column.hyperparameters(row)
-    finetune, of_finetuning = column.finetuning(row) if "finetuned" in row.scored else (None, {})
-    fields = column.settings | ({} if rounds is None else {"rounds": rounds})
-    rule = document.evaluation
+def _fields(column: ColumnLayers, row: SelectedRow, finetune: Finetune | None) -> dict[str, Any]:
+    """The fields of a row's runs in a column, but for the method and the seed."""
+    rule, rounds = column.document.evaluation, column.rounds(row) or column.settings["rounds"]
     plain = rule.model_dump(include={"clients", "first", "average", "global_on", "features"})
     plain["moment"] = row.entry.scored_at(rule)
-    last = max(1, min(rule.last, fields["rounds"]))
-    fields["scoring"] = Scoring(stages=row.scored, finetune=finetune, last=last, **plain)
-    sources = {key: source for key, source in column.sources.items() if key != "rounds" or rounds is None}
-    sources |= {k: source for k, source in row.entry.given.items() if k != "rounds" or rounds == row.entry.rounds}
-    return _Values(points, fields, sources, of_points, of_finetuning)
+    scoring = Scoring(stages=row.scored, finetune=finetune, last=max(1, min(rule.last, rounds)), **plain)
+    return column.settings | {"rounds": rounds, "scoring": scoring}
 
 
 def _cells(column: ColumnLayers, shown: TableColumn, row: SelectedRow) -> list[Cell]:
     """One row in a column: a cell for each stage that the row shows."""
-    document, values = column.document, _values(column, row)
-    finetune = values.fields["scoring"].finetune
-    runs, choices = _runs(column, row, values)
-    left = unread(runs[0], row.info)
-    sources = {key: source for key, source in values.of_settings.items() if key not in left} | values.of_points
+    document, rounds = column.document, column.rounds(row)
+    points, of_points = column.hyperparameters(row)
+    finetune, of_finetuning = column.finetuning(row) if "finetuned" in row.scored else (None, {})
+    runs, choices = _runs(column, row, points, _fields(column, row, finetune))
+    sources = {key: source for key, source in column.sources.items() if key != "rounds" or rounds is None}
+    sources |= {k: source for k, source in row.entry.given.items() if k != "rounds" or rounds == row.entry.rounds}
+    unused = unread(runs[0], row.info)
+    sources = {key: source for key, source in sources.items() if key not in unused} | of_points
     read = document.tune.read
-    by = read.get(row.row.id) or read.get(row.key, "last")
-    cells = []
-    for stage in row.row.stages:
-        steps = column.reported_steps(finetune) if stage == "finetuned" and finetune else None
-        cells.append(
-            Cell(
-                row=row.row,
-                column=shown,
-                reading=Reading(stage, steps, shown.smallest, document.evaluation.mean),
-                runs=runs,
-                reference=_printed(document, row.row.id, shown.id, stage),
-                sources=sources | values.of_finetuning if stage == "finetuned" else sources,
-                choices=choices,
-                follows=_follows(document, row.row, shown.id),
-                tuned_by=by,
-                every=_interval(row.entry.every, document.evaluation.every),
-            )
+    return [
+        Cell(
+            row=row.row,
+            column=shown,
+            reading=Reading(
+                stage,
+                column.reported_steps(finetune) if stage == "finetuned" and finetune else None,
+                shown.smallest,
+                document.evaluation.mean,
+            ),
+            runs=runs,
+            reference=_printed(document, row.row.id, shown.id, stage),
+            sources=sources | of_finetuning if stage == "finetuned" else sources,
+            choices=choices,
+            follows=_follows(document, row.row, shown.id),
+            tuned_by=read.get(row.row.id) or read.get(row.key, "last"),
+            every=_interval(row.entry.every, document.evaluation.every),
         )
-    return cells
+        for stage in row.row.stages
+    ]
 
 
 def _interval(of_row: int | Literal["last"] | None, of_suite: int | None) -> int | None:
@@ -212,24 +195,24 @@ def _places(column: ColumnLayers, row: SelectedRow) -> dict[str, str]:
 
 
 def _runs(
-    column: ColumnLayers, row: SelectedRow, values: _Values
+    column: ColumnLayers, row: SelectedRow, points: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]
 ) -> tuple[tuple[RunSpec, ...], tuple[tuple[Choice, ...], ...]]:
     """A cell's runs and choices."""
     suite, places = column.suite, _places(column, row)
     place = Place(suite.name, column.profile, suite.file, row.row.id, column.entry.id)
-    of_seeds = [{"seed": seed, **column.contents(values.fields, places, seed)} for seed in column.seeds]
+    of_seeds = [{"seed": seed, **column.contents(fields, places, seed)} for seed in column.seeds]
 
     def runs(hyper: Mapping[str, Any], validation: float = 0.0) -> tuple[RunSpec, ...]:
         method = MethodSpec(name=row.info.name, version=row.info.version, hyper=dict(hyper))
         with at("run"):
-            first = RunSpec(method=method, validation=validation, **{**values.fields, **of_seeds[0]})
+            first = RunSpec(method=method, validation=validation, **{**fields, **of_seeds[0]})
         assert first.id  # copies with another seed share what it is hashed from
         every = (first, *(first.model_copy(update=change) for change in of_seeds[1:]))
         return tuple(suite.supplied.requested(every, place))
 
     if row.entry.validation is None:
-        return runs(values.points[0]), ()
-    pairs = [zip(runs(point), runs(point, row.entry.validation), strict=True) for point in values.points]
+        return runs(points[0]), ()
+    pairs = [zip(runs(point), runs(point, row.entry.validation), strict=True) for point in points]
     choices = tuple(tuple(Choice(*pair) for pair in of_seed) for of_seed in zip(*pairs, strict=True))
     return tuple(first.run for first, *_ in choices), choices
 

@@ -339,19 +339,9 @@ def parse_overrides(document: Document, texts: Sequence[str], rows: Sequence[Sel
             if not (equals and target):
                 raise UsageError("Write method.key=value or finetune.key=value.")
             if target not in targets:
-                raise _no_target(target, targets, {*(row.method for row in document.row), *names.known("methods")})
+                raise unknown("selected method", target, targets)
             found.append(Override(target, key, parse(targets[target], key, value.strip())))
     return found
-
-
-def _no_target(target: str, targets: Mapping[str, Info], methods: Collection[str]) -> UsageError:
-    """The error for a `--set` of what is not selected; `methods`: those that could be."""
-    if target not in methods:
-        return unknown("method", target, targets)
-    selected = ", ".join(dict.fromkeys(one.name for one in targets.values() if one is not FINETUNE_OPTIONS))
-    return UsageError(
-        f"{target} is not selected: add --method {target}, or leave this --set out. Selected: {selected}."
-    )
 
 
 def candidates(info: Info, grid: Mapping[str, Candidates], place: str) -> dict[str, list[Any]]:
@@ -397,22 +387,14 @@ def check_method_keys(suite: Suite, document: Document, rows: Sequence[SelectedR
 def check_sources(suite: Suite) -> None:
     """Reject sources of anything that is no setting, no option of a dataset or partition, and no hyperparameter."""
     document = suite.document()
-    infos = {name: row.info for row in suite_rows(suite, document) for name in (row.row.id, row.key)}
-    everywhere: dict[str, None] = {}
-    for column in every_column(suite, document):
-        options = [f"{kind[:-1]}.{option}" for kind, info in column.infos.items() for option in info.fields]
-        if any(info.version == UNREAD for info in column.infos.values()):
-            return  # a command that imports it checks them
-        everywhere |= dict.fromkeys(options)
-        _check_sources(column.entry.sources, options, infos, f"{column.place}.sources")
-    _check_sources(document.sources, list(everywhere), infos, f"{suite.path}: sources")
-
-
-def _check_sources(sources: Mapping[str, str], options: Sequence[str], infos: Mapping[str, Info], place: str) -> None:
-    for key in sources:
-        name, _, hyper = key.rpartition(".")
-        with at(f"{place}.{key}"):
-            if name in infos and infos[name].version != UNREAD and hyper not in infos[name].fields:
-                raise unknown(f"hyperparameter of {name}", hyper, infos[name].fields)
-            if name not in infos and key not in SETTINGS and key not in options:
-                raise unknown("setting", key, [*SETTINGS, *options, *(f"{known}.{hyper}" for known in infos)])
+    rows, columns = suite_rows(suite, document), every_column(suite, document)
+    options = [(kind[:-1], info) for column in columns for kind, info in column.infos.items()]
+    infos = [*options, *((name, row.info) for row in rows for name in (row.row.id, row.key))]
+    if any(info.version == UNREAD for _, info in infos):
+        return  # a command that imports it checks them
+    known = [*SETTINGS, *(f"{name}.{key}" for name, info in infos for key in info.fields)]
+    tables = [(f"{suite.path}: sources", document.sources)]
+    tables += [(f"{column.place}.sources", column.entry.sources) for column in columns]
+    for place, sources in tables:
+        with at(place):
+            all_known("setting", sources, known)

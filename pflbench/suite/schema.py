@@ -13,7 +13,7 @@ from pflbench.spec import Positive
 from pflbench.stages import SHOWN, Shown
 from pflbench.suite.scoped import Note
 from pflbench.suite.sources import Settled, Source, Sources
-from pflbench.suite.strict import TomlTable, check_keys, check_names, fault
+from pflbench.suite.strict import TomlTable, check_keys, fault
 
 Id = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 Rate = Annotated[float, Field(gt=0)]
@@ -29,6 +29,15 @@ def _scalar(value: Any) -> Any:
 def _short_for(key: str) -> BeforeValidator:
     """Validator that reads a value which is no table as a table with this key alone."""
     return BeforeValidator(lambda value: value if isinstance(value, dict) else {key: value})
+
+
+def _unique(seeds: list[int]) -> list[int]:
+    if len(set(seeds)) < len(seeds):
+        raise fault((), "a seed is there twice")
+    return seeds
+
+
+Seeds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1), AfterValidator(_unique)]
 
 
 class Sourced(TomlTable):
@@ -102,7 +111,7 @@ class SuiteTable(TomlTable):
     """Paper of the printed numbers; `"none"`: the table is compared with no paper."""
     protocol: Annotated[str, Field(min_length=1)]
     """Protocol of the runs in words, for the line under the table."""
-    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+    seeds: Seeds
     """Seeds of every column."""
     spread: Spread
     """Meaning of ±."""
@@ -274,7 +283,7 @@ class Column(FederationKeys):
     """Title above columns that stand together."""
     title: str
     """Title; by default the id."""
-    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | None = None
+    seeds: Seeds | None = None
     """Seeds instead of the suite's; a profile's seeds replace both."""
     dataset: NamedTable
     """Dataset and its options."""
@@ -484,7 +493,7 @@ class Tune(TomlTable):
 
     seed: Annotated[int, Field(ge=0)] = 41
     """Seed of the trials; the suite's own are refused."""
-    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | None = None
+    seeds: Seeds | None = None
     """Seeds of the trials, instead of one."""
     validation: Share = 0.1
     """Share of the support on which trials are scored."""
@@ -494,8 +503,6 @@ class Tune(TomlTable):
     """Values of each hyperparameter by method or row id; `finetune.lr` is a key like the others."""
     points: dict[str, Annotated[list[Point], Field(min_length=2)]] = Field(default_factory=dict)
     """Trials one by one, in place of a grid."""
-    reduced: dict[str, Annotated[list[str], Field(min_length=1)]] = Field(default_factory=dict)
-    """Keys of a method's grid that `pflbench tune` varies; by default all."""
     read: dict[str, Literal["last", "last-10"]] = Field(default_factory=dict)
     """Scored rounds that chose the suite's values, by method or row id; by default the last."""
 
@@ -506,9 +513,6 @@ class Tune(TomlTable):
 
     @model_validator(mode="after")
     def _consistent(self) -> Tune:
-        check_keys(("reduced",), self.reduced, self.grid)
-        for method, keys in self.reduced.items():
-            check_names(("reduced", method), "hyperparameter", keys, self.grid[method])
         if {"seed", "seeds"} <= self.model_fields_set:
             raise fault(("seeds",), "there is a seed already")
         for name, points in self.points.items():

@@ -155,11 +155,13 @@ def searches(
     name, points = suites_points(suite, document, selected)
     if grid:
         points = _typed(grid, selected, document, fixed)
-    elif points:
-        keys = [key for key in tune.reduced.get(name, points[0]) if key not in fixed]
-        points = _kept(points, keys, full=name in tune.grid)
-    else:
+    elif not points:
         raise UsageError(f"{suite.path} has no grid for {selected.info.name}. Give one with --grid key=value,value.")
+    elif fixed.issuperset(points[0]):
+        raise UsageError("There is nothing to tune: --set fixes all of it.")
+    else:
+        remaining = [{key: value for key, value in point.items() if key not in fixed} for point in points]
+        points = [point for i, point in enumerate(remaining) if point not in remaining[:i]]
     rows, methods = ((selected.row.id,), ()) if selected.place else ((), (method,))
     part = part.but(rows=rows, methods=methods, columns=columns, seeds=seeds)
     table = expand(suite, part, values=_values(selected, points[0]))
@@ -249,16 +251,6 @@ def _typed(texts: Sequence[str], selected: SelectedRow, document: Document, fixe
             grid[key] = [parse(info, plain, value.strip()) for value in values.split(",")]
             check_distinct(grid[key])
     return _product(grid)
-
-
-def _kept(points: Points, keys: Sequence[str], *, full: bool) -> Points:
-    """The points with these keys alone, each once; `full`: of a whole grid, in the order of the keys."""
-    if not keys:
-        raise UsageError("There is nothing to tune: --set fixes all of it.")
-    if full:
-        return _product({key: list(dict.fromkeys(point[key] for point in points)) for key in keys})
-    left = [{key: point[key] for key in keys} for point in points]
-    return [point for i, point in enumerate(left) if point not in left[:i]]
 
 
 def _product(grid: Grid) -> Points:

@@ -17,10 +17,9 @@ from pflbench.suite.tuning import Search, searches
 TUNE = """
 [tune]
 columns = ["shards"]
-grid.fedavg = { lr = [0.05, 0.01], epochs = [1, 2] }
-reduced.fedavg = ["lr"]
+grid.fedavg = { lr = [0.05, 0.01] }
 """
-WHOLE = TUNE.replace('reduced.fedavg = ["lr"]\n', "")
+WHOLE = TUNE.replace("] }", "], epochs = [1, 2] }")
 SHORT = ("tune", "-s", "tuned.toml", "-m", "fedavg", "--rounds", "1")
 Stub = Callable[..., Search]
 
