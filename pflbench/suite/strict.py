@@ -74,7 +74,9 @@ def explain(error: Mapping[str, Any]) -> str:
         return f"{key}: missing"
     if error["type"] == "suite":
         return f"{key}: {error['msg']}"
-    problem = f"{key}: {reprlib.repr(error['input'])} does not fit. {error['msg']}."
+    no_table = error["type"] in ("dict_type", "model_type")  # pydantic's words have the name of the class
+    expected = "It should be a table" if no_table else error["msg"].replace("Input should", "It should")
+    problem = f"{key}: {reprlib.repr(error['input'])} does not fit. {expected}."
     known = re.findall("'([^']*)'", context.get("expected", ""))
     near = difflib.get_close_matches(str(error["input"]), known, n=1, cutoff=0.5)
     example = json.dumps(near[0]) if near else _EXAMPLES.get(error["type"])
