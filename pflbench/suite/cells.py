@@ -190,12 +190,12 @@ def unread(run: RunSpec, info: MethodInfo | None) -> set[str]:
     A method's own value, its batch say, stands in place of the column's. Some methods draw no minibatches. Passes that
     are drawn anew have a short last minibatch or none, whatever `tail` says.
     """
-    found = set(run.method.hyper)
+    result = set(run.method.hyper)
     if info and not info.minibatches:
-        found.add("batch")
+        result.add("batch")
     if run.keeps_tail != (run.tail == "keep"):
-        found.add("tail")
-    return found
+        result.add("tail")
+    return result
 
 
 @dataclass(frozen=True)

@@ -64,10 +64,10 @@ def expand(
     cells, locations = list[Cell](), dict[str, Mapping[str, str]]()
     for column, shown in zip(chosen, columns, strict=True):
         for row in selected:
-            found = _cells(column, shown, row)
-            cells += found
+            result = _cells(column, shown, row)
+            cells += result
             if places := _places(column, row):
-                locations |= dict.fromkeys((spec.id for spec in found[0].needed), places)
+                locations |= dict.fromkeys((spec.id for spec in result[0].needed), places)
     head, layout = document.suite, document.layout
     return Expansion(
         suite=suite.name,
@@ -199,7 +199,7 @@ def _runs(
 ) -> tuple[tuple[RunSpec, ...], tuple[tuple[Choice, ...], ...]]:
     """A cell's runs and choices."""
     suite, places = column.suite, _places(column, row)
-    place = Place(suite.name, column.profile, suite.file, row.row.id, column.entry.id)
+    where = Place(suite.name, column.profile, suite.file, row.row.id, column.entry.id)
     of_seeds = [{"seed": seed, **column.contents(fields, places, seed)} for seed in column.seeds]
 
     def runs(hyper: Mapping[str, Any], validation: float = 0.0) -> tuple[RunSpec, ...]:
@@ -208,7 +208,7 @@ def _runs(
             first = RunSpec(method=method, validation=validation, **{**fields, **of_seeds[0]})
         assert first.id  # copies with another seed share what it is hashed from
         every = (first, *(first.model_copy(update=change) for change in of_seeds[1:]))
-        return tuple(suite.supplied.requested(every, place))
+        return tuple(suite.supplied.requested(every, where))
 
     if row.entry.validation is None:
         return runs(points[0]), ()
@@ -264,7 +264,7 @@ def _protocol(document: Document, rows: Sequence[TableRow], columns: Sequence[Ta
 def _derived(document: Document, rows: Sequence[TableRow], columns: Sequence[TableColumn]) -> tuple[Derived, ...]:
     """The derived rows and columns whose two parts are there."""
     stages, ids = {row.id: row.stages for row in rows}, [column.id for column in columns]
-    found = []
+    result = []
     for d in document.derived:
         first, second = d.of
         if d.axis == "rows" and {first, second} <= stages.keys():
@@ -277,8 +277,8 @@ def _derived(document: Document, rows: Sequence[TableRow], columns: Sequence[Tab
         for other, stage, row, column in places:
             if printed := _printed(document, row, column, stage):
                 references[other, stage] = printed
-        found.append(Derived(d.id, d.title, d.axis, d.of, references, d.spread and document.layout.spread))
-    return tuple(found)
+        result.append(Derived(d.id, d.title, d.axis, d.of, references, d.spread and document.layout.spread))
+    return tuple(result)
 
 
 class Part(NamedTuple):
@@ -301,9 +301,9 @@ def labels(table: Expansion) -> dict[str, str]:
 
 def with_columns(parts: Iterable[Part]) -> dict[str, str]:
     """By run id, the run's column and its name there; of several columns, the first."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for table, labels in parts:
         for cell in table.cells:
             for spec in cell.needed:
-                found.setdefault(spec.id, f"{cell.column.called} · {labels[spec.id]}")
-    return found
+                result.setdefault(spec.id, f"{cell.column.called} · {labels[spec.id]}")
+    return result

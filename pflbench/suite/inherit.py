@@ -211,15 +211,15 @@ class _Family:
 def _tune(own: Raw, below: Raw, columns: Sequence[str | None]) -> Raw:
     """`[tune]` with what it takes over; trials of its own replace all inherited ones."""
     given_up = {"grid", "points", "read"} if {"grid", "points"} & own.keys() else set[str]()
-    kept = {key: value for key, value in below.items() if key not in given_up}
-    return merged(kept | {"columns": [id_ for id_ in below.get("columns", []) if id_ in columns]}, own)
+    remaining = {key: value for key, value in below.items() if key not in given_up}
+    return merged(remaining | {"columns": [id_ for id_ in below.get("columns", []) if id_ in columns]}, own)
 
 
 def _profiles(raw: Raw, below: Raw, columns: _Family) -> Raw:
-    theirs, mine = below.get("profile", {}), raw.get("profile", {})
+    old_profiles, new_profiles = below.get("profile", {}), raw.get("profile", {})
     result: Raw = {}
-    for name in theirs | mine:
-        old, new = theirs.get(name, {}), mine.get(name, {})
+    for name in old_profiles | new_profiles:
+        old, new = old_profiles.get(name, {}), new_profiles.get(name, {})
         before, own = old.get("column", {}), new.get("column", {})
         column = own | {"*": merged(before.get("*", {}), own.get("*", {}))}
         column |= {t.get("id", ""): columns.overrides(i, own, before) for i, t in enumerate(columns.own)}
@@ -238,17 +238,17 @@ def _layout(below: Raw, rows: _Family) -> Raw:
 def _without(raw: Raw, names: set[str]) -> Raw:
     """A suite without what it says of these methods and row ids, of which the extending file has no row."""
 
-    def kept(table: Raw) -> Raw:
+    def remaining(table: Raw) -> Raw:
         about = [key for key in ("hyper", "sources", "finetune", "grid", "points", "read") if key in table]
         return table | {key: {name: v for name, v in table[key].items() if name not in names} for key in about}
 
     def columns(profile: Raw) -> Raw:
-        return {id_: kept(column) for id_, column in profile.get("column", {}).items()}
+        return {id_: remaining(column) for id_, column in profile.get("column", {}).items()}
 
-    result = kept(raw)
+    result = remaining(raw)
     if "tune" in raw:
-        result["tune"] = kept(raw["tune"])
+        result["tune"] = remaining(raw["tune"])
     if "column" in raw:
-        result["column"] = [kept(column) for column in raw["column"]]
+        result["column"] = [remaining(column) for column in raw["column"]]
     profiles = raw.get("profile", {})
-    return result | {"profile": {name: kept(one) | {"column": columns(one)} for name, one in profiles.items()}}
+    return result | {"profile": {name: remaining(one) | {"column": columns(one)} for name, one in profiles.items()}}

@@ -65,7 +65,7 @@ class Search:
     @property
     def guest(self) -> bool:
         """True if its row is none of the suite's."""
-        return not self.selected.place
+        return not self.selected.where
 
     @property
     def grid(self) -> dict[str, list[Any]]:
@@ -110,14 +110,14 @@ def tuned_rows(suite: Suite, profile: str | None = None) -> list[str]:
     """
     document = suite.document(profile or "paper")
     rows = suite_rows(suite, document)
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for one in rows:
         name, points = suites_points(suite, document, one)
         if points and not one.entry.grid:
-            found.setdefault(name, one.row.id)
-    if not found:
+            result.setdefault(name, one.row.id)
+    if not result:
         raise UsageError("Which method? Write --method ID, a row or method of the suite, or file.py:Class.")
-    return list(found.values())
+    return list(result.values())
 
 
 def searches(
@@ -162,12 +162,12 @@ def searches(
     else:
         remaining = [{key: value for key, value in point.items() if key not in fixed} for point in points]
         points = [point for i, point in enumerate(remaining) if point not in remaining[:i]]
-    rows, methods = ((selected.row.id,), ()) if selected.place else ((), (method,))
+    rows, methods = ((selected.row.id,), ()) if selected.where else ((), (method,))
     part = part.but(rows=rows, methods=methods, columns=columns, seeds=seeds)
     table = expand(suite, part, values=_values(selected, points[0]))
-    found = (_search(suite, part.but(columns=[one.id]), selected, points) for one in table.columns)
+    result = (_search(suite, part.but(columns=[one.id]), selected, points) for one in table.columns)
     listed, of_row = not grid and name in tune.points, not grid and name != selected.key
-    return [replace(one, listed=listed, of_row=of_row) for one in found]
+    return [replace(one, listed=listed, of_row=of_row) for one in result]
 
 
 def _search(suite: Suite, part: Selection, selected: SelectedRow, points: Points) -> Search:
@@ -222,10 +222,10 @@ def judged_by(stages: Sequence[Shown], named: Shown | None = None) -> Shown:
 def _row(rows: list[SelectedRow], method: str, document: Document, supplied: UserSupplied) -> SelectedRow:
     is_row = any(selected.row.id == method for selected in rows)
     part = Selection(rows=(method,)) if is_row else Selection(methods=(method,))
-    found = select_rows(rows, part, document, supplied)
-    if len(found) > 1:
-        raise UsageError(f"{method} has several rows: name one, {' or '.join(selected.row.id for selected in found)}.")
-    (selected,) = found
+    result = select_rows(rows, part, document, supplied)
+    if len(result) > 1:
+        raise UsageError(f"{method} has several rows: name one, {' or '.join(selected.row.id for selected in result)}.")
+    (selected,) = result
     if selected.entry.grid:
         chosen = f"in row {selected.row.id} each client chooses {' and '.join(selected.entry.grid)} for itself"
         raise UsageError(f"There is nothing to tune: {chosen}.")
@@ -265,12 +265,12 @@ def suites_points(suite: Suite, document: Document, selected: SelectedRow) -> tu
     """
     tune = document.tune
     name = selected.row.id if selected.row.id in {*tune.grid, *tune.points} else selected.key
-    place, grid, points = f"{suite.path}: tune.grid.{name}", Grid(), []
+    where, grid, points = f"{suite.path}: tune.grid.{name}", Grid(), []
     for key, entry in tune.grid.get(name, {}).items():
         prefix, _, plain = key.rpartition(".")
-        with at(place) if prefix else nullcontext():
+        with at(where) if prefix else nullcontext():
             info, _ = _of(selected.info, document, key)
-        grid[key] = candidates(info, {plain: entry}, f"{place}.{prefix}" if prefix else place)[plain]
+        grid[key] = candidates(info, {plain: entry}, f"{where}.{prefix}" if prefix else where)[plain]
     for i, point in enumerate(tune.points.get(name, ())):
         values = {}
         for key, value in point.items():

@@ -98,7 +98,7 @@ def test_trains_each_trial_once_and_chooses(cli, results: Path, monkeypatch) -> 
     assert again.code == 0 and again.out.startswith("4 runs: 4 done, 0 failed before, 0 to do.\n")
     assert toml(again.out) == toml(first.out) and stored(results) == kept
     quiet = cli(*SHORT, "--quiet")
-    assert (quiet.code, quiet.out, quiet.err) == (0, toml(first.out), "")
+    assert (quiet.code, toml(quiet.out), quiet.err) == (0, toml(first.out), "")
 
 
 def test_what_is_missing_is_trained_and_nothing_else(cli, results: Path) -> None:
