@@ -251,7 +251,7 @@ def test_a_row_with_a_value_of_its_own_is_named(cli, there: Stub, tuned: Path) -
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("-s", "tuned.toml"), "Which method? Write --method ID"),
+        (("-s", "tiny.toml"), "Which method? Write --method ID"),
         (("-m", "fedavg"), "Which suite? Write --suite NAME"),
         (("-s", "tuned.toml", "-m", "fedavg", "--redo", "all"), "Unknown --redo 'all'"),
         (("-s", "tuned.toml", "-m", "fedavg", "--precision", "fp8"), "Unknown precision 'fp8'"),
