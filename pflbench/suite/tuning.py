@@ -157,11 +157,8 @@ def searches(
         points = _typed(grid, selected, document, fixed)
     elif not points:
         raise UsageError(f"{suite.path} has no grid for {selected.info.name}. Give one with --grid key=value,value.")
-    elif fixed.issuperset(points[0]):
-        raise UsageError("There is nothing to tune: --set fixes all of it.")
     else:
-        remaining = [{key: value for key, value in point.items() if key not in fixed} for point in points]
-        points = [point for i, point in enumerate(remaining) if point not in remaining[:i]]
+        points = _varied(points, fixed)
     rows, methods = ((selected.row.id,), ()) if selected.where else ((), (method,))
     part = part.but(rows=rows, methods=methods, columns=columns, seeds=seeds)
     table = expand(suite, part, values=_values(selected, points[0]))
@@ -251,6 +248,14 @@ def _typed(texts: Sequence[str], selected: SelectedRow, document: Document, fixe
             grid[key] = [parse(info, plain, value.strip()) for value in values.split(",")]
             check_distinct(grid[key])
     return _product(grid)
+
+
+def _varied(points: Points, fixed: set[str]) -> Points:
+    """The points without the fixed keys, each once. Raises `UsageError` if all keys are fixed."""
+    if fixed.issuperset(points[0]):
+        raise UsageError("There is nothing to tune: --set fixes all of it.")
+    remaining = [{key: value for key, value in point.items() if key not in fixed} for point in points]
+    return [point for i, point in enumerate(remaining) if point not in remaining[:i]]
 
 
 def _product(grid: Grid) -> Points:
