@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pflbench.catalog import FieldInfo
     from pflbench.store.requests import Requests
     from pflbench.suite.cells import Expansion
-    from pflbench.suite.user_supplied import UserSupplied
 
 THINGS = ("suites", "methods", "datasets", "partitions", "models", "runs")
 FORMATS = ("terminal", "csv")
@@ -166,7 +165,7 @@ def status(
     found = [(t, [id for id in stored if id not in named and _beside(t, stored[id], asked)]) for t in tables]
     for table, beside in sorted(found, key=lambda one: not _has_own(one[0], one[1], stored)):
         title = table.suite if len(files[table.suite]) == 1 else table.part.suites[0]
-        _say(title, table, stored, beside, own)
+        _say(title, table, stored, beside)
     tables = tables or every_profile(selection, store, own)
     other = elsewhere(tables, store)
     if not stored:
@@ -191,22 +190,19 @@ def _has_own(table: Expansion, beside: list[str], stored: dict[str, Stored]) -> 
     return any(run is not None and not run.shipped for run in runs)
 
 
-def _say(title: str, table: Expansion, stored: dict[str, Stored], beside: list[str], found: UserSupplied) -> None:
+def _say(title: str, table: Expansion, stored: dict[str, Stored], beside: list[str]) -> None:
     """A table's own runs, then those that no table names: own methods, other hyperparameters, other seeds."""
-    from pflbench.suite.expand import labelled
-    from pflbench.suite.load import read
+    from pflbench.suite.expand import labels
 
     own = [run.id for run in table.runs]
-    failed = any(stored[id].failure is not None for id in own if id in stored)
-    suite = read(str(table.path), found) if failed else None
-    labels = labelled(suite, table).labels if suite else {}
+    called = labels(table)
     console().print(f"{title} [{table.profile}]: {_count(own, stored)}")
     if beside:
         console().print(f"  beside the suite's rows: {_count(beside, stored)}")
     for id in [*own, *beside]:
         run = stored.get(id)
         if run is not None and run.failure is not None:
-            console().print(f"  failed {id} {labels.get(id, run.spec.method.name)} seed {run.spec.seed}: {run.failure}")
+            console().print(f"  failed {id} {called.get(id, run.spec.method.name)} seed {run.spec.seed}: {run.failure}")
 
 
 def _count(ids: list[str], stored: dict[str, Stored]) -> str:

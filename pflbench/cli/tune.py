@@ -17,7 +17,6 @@ from pflbench.cli.run import say_failures
 from pflbench.errors import UsageError
 from pflbench.running.execution import Execution
 from pflbench.selection import Selection
-from pflbench.units import count
 
 if TYPE_CHECKING:
     from pflbench.running.tuning import Tuning
@@ -58,8 +57,7 @@ def tune(
     if it shows them, else of the global one; the first of equals wins, and what diverges loses. Where a table scores
     clients that never train, they fine-tune on the rest of their support.
 
-    A suite with halving trains all trials of its grid for a few rounds, and only the best of them again for more. It
-    tunes each of its rows for itself: without --method, all that have a grid.
+    Without --method, all rows with a grid are tuned, in the table's order.
     """
     from pflbench.suite.load import loaded
     from pflbench.suite.tuning import searches, tuned_rows
@@ -105,27 +103,22 @@ def _tune(
     quiet: bool,
     dry_run: bool,
 ) -> int:
-    """Train the trials of a method, rung by rung, and print what is best; the exit code."""
+    """Train the trials of a method, and print what is best; the exit code."""
     from pflbench.cli.progress import Display
     from pflbench.running.executors import train
     from pflbench.running.tuning import as_judged, check_scored_rounds, tuning_outcomes, work_of_searches
     from pflbench.store.store import Store
 
-    problems = False
     check_scored_rounds(found, Store(results, mends=not dry_run, packaged=True), execution.evaluate_every)
-    for _ in found[0].trials[0].rungs:
-        there = tuning_outcomes(suite, profile, found, Store(results, mends=not dry_run, packaged=True))
-        with Display(quiet) as display:
-            on_event = as_judged(there, Store(results, packaged=True), display.event)
-            outcome = train(work_of_searches(there), results, execution, on_event, dry=dry_run)
-        errors_only = [one for one in outcome.dones if one.status == "error"]  # the table has the others
-        say_failures(outcome._replace(earlier={}, dones=errors_only))
-        problems = bool(outcome.problems)
-        if dry_run or problems or all(one.complete for one in there):
-            break
+    before = tuning_outcomes(suite, profile, found, Store(results, mends=not dry_run, packaged=True))
+    with Display(quiet) as display:
+        on_event = as_judged(before, Store(results, packaged=True), display.event)
+        outcome = train(work_of_searches(before), results, execution, on_event, dry=dry_run)
+    errors_only = [one for one in outcome.dones if one.status == "error"]  # the table has the others
+    say_failures(outcome._replace(earlier={}, dones=errors_only))
     store = Store(results, mends=not dry_run, packaged=True)
     chosen = [_conclude(one, quiet, dry_run) for one in tuning_outcomes(suite, profile, found, store, command)]
-    return 1 if problems or not (dry_run or all(chosen)) else 0
+    return 1 if outcome.problems or not (dry_run or all(chosen)) else 0
 
 
 def _conclude(tuning: Tuning, quiet: bool, dry_run: bool) -> bool:
@@ -148,16 +141,11 @@ def _table(tuning: Tuning) -> Table:
     grid = Table(title=tuning.title)
     for key in search.grid:
         grid.add_column(key, justify="right")
-    for runs in search.trials[0].rungs:
-        after = f", {count(runs[0].rounds, 'round')}" if search.rungs else ""
-        grid.add_column(f"{search.read}, %{after}", justify="right")
+    grid.add_column(f"{search.read}, %", justify="right")
     grid.add_column("")
-    for i, trial in enumerate(search.trials):
-        verdicts = [rung[i] for rung in tuning.rungs if i in rung]
-        accuracy, failure, *_ = verdicts[-1]
+    for i, (trial, (accuracy, failure, *_)) in enumerate(zip(search.trials, tuning.verdicts, strict=True)):
         lacks = f"failed: {failure}" if failure else "" if accuracy is not None else "to do"
         note = "best" if i == tuning.best else lacks
-        scores = ["" if one.accuracy is None else f"{one.accuracy:.2f}" for one in verdicts]
-        scores += [""] * (len(trial.rungs) - len(scores))
-        grid.add_row(*map(set_text, trial.values.values()), *scores, note, style="bold" if i == tuning.best else None)
+        score = "" if accuracy is None else f"{accuracy:.2f}"
+        grid.add_row(*map(set_text, trial.values.values()), score, note, style="bold" if i == tuning.best else None)
     return grid

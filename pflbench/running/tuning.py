@@ -21,7 +21,6 @@ from pflbench.spec import RunSpec
 from pflbench.store.store import Store
 from pflbench.suite.cells import Reading
 from pflbench.suite.document import Suite
-from pflbench.suite.expand import row_labels
 from pflbench.suite.tuning import FINETUNE, Search, Trial, set_text
 from pflbench.units import count, seed_text
 
@@ -43,41 +42,33 @@ class TrialScore(NamedTuple):
 class Tuning:
     """A search with its outcome: what its method is called, the trials' verdicts, and where the chosen values go.
 
-    `rungs`: the verdicts by trial in each rung that trials have come to, all of them in the first.
-    `target`: KEY of `[column.hyper.KEY]`: the method, but the row where it has values of its own, or is tuned for
-    itself, and its id is no method of the suite's: only a column's values by row id are stronger then.
+    `verdicts`: one for each trial.
+    `target`: KEY of `[column.hyper.KEY]`: the method, but the row where it has values or trials of its own, and its id
+    is no method of the suite's: only a column's values by row id are stronger then.
     `command`: what found the values; empty: it is not told.
     """
 
     search: Search
     label: str
     target: str
-    rungs: tuple[Mapping[int, TrialScore], ...]
+    verdicts: Sequence[TrialScore]
     command: str = ""
 
     @property
     def title(self) -> str:
         """Column, row and seeds of the search, in a line."""
-        seeds = [run.seed for run in self.search.trials[0].rungs[0]]
+        seeds = [run.seed for run in self.search.trials[0].runs]
         return f"{self.search.column.id} · {self.label} · seed{'s' if len(seeds) > 1 else ''} {seed_text(seeds)}"
 
     @property
     def missing(self) -> int:
-        """Number of trials in the last rung that have neither a result nor a failure."""
-        return sum(verdict == TrialScore(None) for verdict in self.rungs[-1].values())
-
-    @property
-    def complete(self) -> bool:
-        """True if every rung is there, and nothing in it is missing."""
-        return len(self.rungs) == len(self.search.trials[0].rungs) and not self.missing
+        """Number of trials that have neither a result nor a failure."""
+        return sum(verdict == TrialScore(None) for verdict in self.verdicts)
 
     @property
     def best(self) -> int | None:
-        """The trial with the best accuracy in the last rung, the first of equals; None if one is missing or none is.
-
-        Where all trials of the last rung failed, nothing is chosen.
-        """
-        return next(iter(_ranked(self.rungs[-1])), None) if self.complete else None
+        """The trial with the best accuracy, the first of equals; None if one is missing or all failed."""
+        return None if self.missing else next(iter(_ranked(self.verdicts)), None)
 
     @property
     def lacking(self) -> str:
@@ -94,7 +85,7 @@ class Tuning:
             f"{one} that was tried: what is best may lie {ways[one.which]} it."
             for one in edges(self.search.trials[self.best].values, self.search.grid)
         ]
-        found += filter(None, [_lead(self.rungs[-1])])
+        found += filter(None, [_lead(self.verdicts)])
         return found
 
     @property
@@ -127,28 +118,24 @@ class Tuning:
 
     def _found(self, best: int) -> list[str]:
         """Comments on the search that found the best trial."""
-        search, (first, *more) = self.search, self.search.trials[best].rungs[-1]
-        failed = sum(bool(verdict.failure) for rung in self.rungs for verdict in rung.values())
+        search, (first, *more) = self.search, self.search.trials[best].runs
+        failed = sum(bool(verdict.failure) for verdict in self.verdicts)
         trials = count(len(search.trials), "trial")
         of = f"{trials}, {failed} of which failed" if failed else trials
         seeds = f"seeds {seed_text([first.seed, *(run.seed for run in more)])}" if more else f"seed {first.seed}"
-        if search.rungs:
-            climbed = zip(self.rungs, search.trials[best].rungs, strict=True)
-            told = (f"{len(rung)} after {count(runs[0].rounds, 'round')}" for rung, runs in climbed)
-            of += f" ({', '.join(told)})"
         if search.listed:
             tried = "the suite's points"
         else:
             tried = " × ".join(f"{key} of {', '.join(map(set_text, choice))}" for key, choice in search.grid.items())
         return [
             f"# Column {search.column.id}, {count(first.rounds, 'round')}, {seeds}: "
-            f"{self.rungs[-1][best].accuracy:.2f} % ({search.read}) on {100 * first.validation:g} % of the "
+            f"{self.verdicts[best].accuracy:.2f} % ({search.read}) on {100 * first.validation:g} % of the "
             "training rows,",
             f"# the best of {of}: {tried}.",
         ]
 
 
-def _lead(verdicts: Mapping[int, TrialScore]) -> str | None:
+def _lead(verdicts: Sequence[TrialScore]) -> str | None:
     """A sentence where the best trial's lead over the next is within noise: over seeds, or of one over clients."""
     ranked = _ranked(verdicts)
     if len(ranked) < 2:
@@ -160,9 +147,9 @@ def _lead(verdicts: Mapping[int, TrialScore]) -> str | None:
     return within_noise(lead, first.clients, second.clients, "scored clients")
 
 
-def _ranked(verdicts: Mapping[int, TrialScore]) -> list[int]:
+def _ranked(verdicts: Sequence[TrialScore]) -> list[int]:
     """The trials that have an accuracy, the best first, the first of equals."""
-    found = {trial: verdict.accuracy for trial, verdict in verdicts.items() if verdict.accuracy is not None}
+    found = {trial: verdict.accuracy for trial, verdict in enumerate(verdicts) if verdict.accuracy is not None}
     return sorted(found, key=lambda trial: (-found[trial], trial))
 
 
@@ -172,17 +159,12 @@ def _assigned(key: str, value: Any) -> str:
 
 
 def work_of_searches(found: Collection[Tuning]) -> Work:
-    """The runs of all trials in the furthest rung that they have come to."""
-    runs = {
-        run.id: (run, one, trial)
-        for one in found
-        for trial in one.rungs[-1]
-        for run in one.search.trials[trial].rungs[len(one.rungs) - 1]
-    }
+    """The runs of all trials."""
+    runs = {run.id: (run, one, trial) for one in found for trial in one.search.trials for run in trial.runs}
     return Work(
         [run for run, *_ in runs.values()],
         {id: one.search.places for id, (_, one, _) in runs.items()},
-        {id: _name(one, one.search.trials[trial]) for id, (_, one, trial) in runs.items()},
+        {id: _name(one, trial) for id, (_, one, trial) in runs.items()},
     )
 
 
@@ -190,30 +172,16 @@ def tuning_outcomes(
     suite: Suite, profile: str, searches: Collection[Search], store: Store, command: str = ""
 ) -> list[Tuning]:
     """The outcome of each search, from the stored results of its trials. `command`: what is told to have found it."""
-    shelf, labels = Shelf(store), row_labels(suite, profile)
+    shelf = Shelf(store)
     methods = {row.method for row in suite.document(profile).row}
     found = []
     for one in searches:
-        row, own = one.selected.row.id, one.apart or any(key in one.row_values for key in one.grid)
+        row, own = one.selected.row.id, one.of_row or any(key in one.row_values for key in one.grid)
         target = row if own and not one.guest and row not in methods else one.name
-        told = f"{command} -m {one.selected.key if one.guest else row} --column {one.column.id}" if one.apart else ""
-        label = labels.get(row, one.selected.info.name)
-        found.append(Tuning(one, label, target, _climbed(one, shelf), told if command else ""))
+        told = f"{command} -m {one.selected.key if one.guest else row} --column {one.column.id}" if command else ""
+        verdicts = [_verdict(trial.runs, one.reading, shelf) for trial in one.trials]
+        found.append(Tuning(one, row, target, verdicts, told))
     return found
-
-
-def _climbed(search: Search, shelf: Shelf) -> tuple[dict[int, TrialScore], ...]:
-    """The verdicts of each rung, up to the first that lacks a result."""
-    there, found = list(range(len(search.trials))), list[dict[int, TrialScore]]()
-    for rung in range(len(search.trials[0].rungs)):
-        if rung:
-            there = sorted(_ranked(found[-1])[: search.rungs[rung].trials])
-        if not there:
-            break
-        found.append({trial: _verdict(search.trials[trial].rungs[rung], search.reading, shelf) for trial in there})
-        if TrialScore(None) in found[-1].values():
-            break
-    return tuple(found)
 
 
 def _name(tuning: Tuning, trial: Trial) -> str:
@@ -241,32 +209,26 @@ def check_scored_rounds(searches: Collection[Search], store: Store, evaluate_eve
     """
     shelf = Shelf(store)
     for search in searches:
-        for run in (run for trial in search.trials for rung in trial.rungs for run in rung):
+        for run in (run for trial in search.trials for run in trial.runs):
             planned = scored_rounds(run, evaluate_every)
             if search.reading.read_as == "last" or planned >= WINDOW:
                 continue
             stored = shelf.read(run)
             if stored is None or len(by_round(stored, search.reading)) < WINDOW:
                 few = f"the trials in column {search.column.id} are scored in {planned} of {count(run.rounds, 'round')}"
-                raise UsageError(
-                    f"The last ten scored rounds choose for {search.name}, and {few}. {_advice(search, run)}"
-                )
+                raise UsageError(f"The last ten scored rounds choose for {search.name}, and {few}. {_advice(run)}")
 
 
-def _advice(search: Search, run: RunSpec) -> str:
+def _advice(run: RunSpec) -> str:
     """The options that make ten scored rounds of a trial."""
     if run.rounds >= WINDOW:
         return f"Write --evaluate-every {run.rounds // WINDOW} or less, or more --rounds."
-    if search.rungs:
-        return f"Write rungs of at least {WINDOW} rounds into the suite's [tune], and --evaluate-every 1."
     return f"Write --rounds {WINDOW} or more, and --evaluate-every 1."
 
 
 def as_judged(searches: Collection[Tuning], store: Store, on_event: OnEvent) -> OnEvent:
     """Wrap `on_event`: a finished trial is reported with the score that chooses among trials."""
-    readings = {
-        run.id: one.search for one in searches for trial in one.search.trials for rung in trial.rungs for run in rung
-    }
+    readings = {run.id: one.search for one in searches for trial in one.search.trials for run in trial.runs}
 
     def tell(event: Event) -> None:
         if isinstance(event, Done) and event.status == "done" and event.headline and event.spec.id in readings:

@@ -15,7 +15,7 @@ from pflbench.spec import RunSpec
 from pflbench.stages import Shown, canonical
 from pflbench.suite.figure import Sizes
 from pflbench.suite.schema import LayoutTable, Mean, Spread
-from pflbench.suite.scoped import ALONE, Departure, Layer, Note
+from pflbench.suite.scoped import Departure, Note, Remarks, anywhere, holding
 
 UNPRINTED = ("guess", "tuned")
 """Sources of values that neither the paper nor its code gives: guessed, or tuned by us."""
@@ -190,12 +190,12 @@ def unread(run: RunSpec, info: MethodInfo | None) -> set[str]:
     A method's own value, its batch say, stands in place of the column's. Some methods draw no minibatches. Passes that
     are drawn anew have a short last minibatch or none, whatever `tail` says.
     """
-    found = set(run.method.hyper)
+    result = set(run.method.hyper)
     if info and not info.minibatches:
-        found.add("batch")
+        result.add("batch")
     if run.keeps_tail != (run.tail == "keep"):
-        found.add("tail")
-    return found
+        result.add("tail")
+    return result
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,7 @@ class Expansion:
         extends: The suite file that this one, `path`, extends.
         part: The selection that it expands.
         paper_round: Scored round of the paper's numbers.
-        layer: Notes, departures and the like, which cells look up.
+        remarks: Notes, departures and the like of the suite.
         counted: The columns of a suite of statistics, which has no cells.
     """
 
@@ -306,7 +306,7 @@ class Expansion:
     extends: Path | None
     part: Selection
     paper_round: ReadAs = "last"
-    layer: Layer = ALONE
+    remarks: Remarks = ()
     counted: tuple[CountedColumn, ...] = ()
 
     @property
@@ -340,19 +340,20 @@ class Expansion:
 
     def notes_on(self, cells: Iterable[Cell]) -> tuple[str, ...]:
         """Its notes, but for those that are about rows or columns and none of these cells."""
-        here = self.layer.anywhere(Note, [(None, None), *((cell.row, cell.column.id) for cell in cells)])
-        elsewhere = {one.text for one in self.layer.of_kind(Note)} - {one.text for one in here}
+        here = anywhere(self.remarks, Note, [(None, None), *((cell.row, cell.column.id) for cell in cells)])
+        every = {one.text for file in self.remarks for one in file if isinstance(one, Note)}
+        elsewhere = every - {one.text for one in here}
         return tuple(note for note in self.notes if note not in elsewhere)
 
     @cached_property
     def departures(self) -> tuple[Departure, ...]:
         """Departures that concern some cell."""
         places = [(row, column.id) for row in self.rows or (None,) for column in self.columns]
-        return self.layer.anywhere(Departure, places)
+        return anywhere(self.remarks, Departure, places)
 
     def departures_of(self, cell: Cell) -> list[Departure]:
         """Departures that concern a cell."""
-        return list(self.layer.found(Departure, cell.row, cell.column.id))
+        return list(holding(self.remarks, Departure, cell.row, cell.column.id))
 
     @cached_property
     def places(self) -> dict[tuple[str, str], Cell]:

@@ -128,11 +128,11 @@ def load(path: Path) -> list[Claim]:
     """Return the claims of a file. Raises `UsageError` that names file and key."""
     content: dict[str, Any] = read_toml(path)
     claims = validated(_File, content, f"{path}: ").claim
-    seen: set[str] = set()
+    ids: set[str] = set()
     for one in claims:
-        if one.id in seen:
+        if one.id in ids:
             raise UsageError(f"{path}: claim {one.id!r} stands there twice. Give each an id of its own.")
-        seen.add(one.id)
+        ids.add(one.id)
     return claims
 
 
@@ -142,20 +142,20 @@ def comparisons(claim: Claim, of: Expansion, *, partly: bool = False) -> list[Ri
     `partly`: leave out rivals and columns that the suite lacks. Raises `UsageError` for a name that it lacks.
     """
     _check(claim, of, [claim.row] if partly else [claim.row, *claim.against], [] if partly else claim.columns)
-    there = {row.id for row in of.rows}
-    rivals = [id for id in claim.against if id in there] if claim.against else [""]
+    present = {row.id for row in of.rows}
+    rivals = [id for id in claim.against if id in present] if claim.against else [""]
     return [_comparison(claim, of, columns, rival) for columns in _together(claim, of, partly) for rival in rivals]
 
 
 def _together(claim: Claim, of: Expansion, partly: bool) -> list[list[TableColumn]]:
     """Columns of each comparison, in the claim's order: one or, for `grows`, all."""
     columns = {one.id: one for one in of.columns}
-    kept = [columns[id] for id in claim.columns if id in columns]
+    columns_here = [columns[id] for id in claim.columns if id in columns]
     if claim.test != "grows":
-        return [[one] for one in kept]
-    if not partly and len(kept) < 2:
+        return [[one] for one in columns_here]
+    if not partly and len(columns_here) < 2:
         raise UsageError(f"{_place(claim, of)}: a lead can only grow over two columns or more.")
-    return [kept] if len(kept) > 1 else []
+    return [columns_here] if len(columns_here) > 1 else []
 
 
 def _comparison(claim: Claim, of: Expansion, columns: Sequence[TableColumn], rival: str) -> RivalComparison:
@@ -178,11 +178,11 @@ def _check(claim: Claim, of: Expansion, rows: Sequence[str], columns: Sequence[s
 
 
 def _cell(of: Expansion, claim: Claim, row: str, column: str) -> Cell:
-    there = [cell for cell in of.cells if cell.row.id == row and cell.column.id == column]
-    if len(there) > 1:
-        there = [cell for cell in there if cell.stage == claim.stage]
-    if not there:
+    present = [cell for cell in of.cells if cell.row.id == row and cell.column.id == column]
+    if len(present) > 1:
+        present = [cell for cell in present if cell.stage == claim.stage]
+    if not present:
         raise UsageError(
             f"{_place(claim, of)}: row {row!r} shows no stage {claim.stage!r} in column {column!r}. Set `stage`."
         )
-    return there[0]
+    return present[0]

@@ -10,7 +10,7 @@ from typing import Any
 
 from pflbench.catalog import MethodInfo
 from pflbench.errors import UsageError
-from pflbench.names import anchored, base, is_reference
+from pflbench.names import anchored, base
 from pflbench.stages import Shown
 from pflbench.suite.inherit import Raw
 
@@ -47,9 +47,9 @@ def with_defaults(raw: Raw, path: Path, describe: Callable[[str], MethodInfo]) -
     """
     result, taken = dict(raw), list[str]()
     for table, values in TABLES.items():
-        given = raw.get(table, {})
-        result[table] = values | given
-        taken += [f"{table}.{key} = {_text(value)}" for key, value in values.items() if key not in given]
+        written = raw.get(table, {})
+        result[table] = values | written
+        taken += [f"{table}.{key} = {_text(value)}" for key, value in values.items() if key not in written]
     name = {"name": _id(path.stem)} | result["suite"]
     result["suite"] = {"title": name["name"]} | name
     for kind in ("column", "row"):
@@ -64,18 +64,12 @@ def with_defaults(raw: Raw, path: Path, describe: Callable[[str], MethodInfo]) -
     return result, tuple(taken)
 
 
-def is_fixed(raw: Raw, path: Path) -> bool:
-    """True if no default of a file depends on user-supplied code."""
-    methods = [row["method"] for row in raw.get("row", ()) if "method" in row and not {"stage", "stages"} & row.keys()]
-    return not any(is_reference(anchored(method, path.parent)) for method in methods)
-
-
 def _stage(method: MethodInfo, raw: Raw) -> Shown:
     evaluation, who = raw["evaluation"], raw["evaluation"]["clients"]
     some_train = any("training_clients" in table for table in (raw["federation"], *raw.get("column", ())))
     moment, held_out = evaluation.get("moment", "after-aggregation"), who == "held-out" or (who == "all" and some_train)
-    there = method.stages.present({}, moment=moment, held_out=held_out)
-    return next((stage for stage in _STAGES if stage in there), "global")
+    present = method.stages.present({}, moment=moment, held_out=held_out)
+    return next((stage for stage in _STAGES if stage in present), "global")
 
 
 def _id(name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,7 +29,7 @@ from pflbench.suite.schema import (
     SuiteTable,
     Tune,
 )
-from pflbench.suite.scoped import ALONE, Departure, Follows, Inference, Layer, Note, Scoped, Suspicion
+from pflbench.suite.scoped import Departure, Follows, Inference, Note, Remarks, Scoped, Suspicion
 from pflbench.suite.sources import Sources
 from pflbench.suite.strict import KeyPath, TomlTable, check_keys, check_names, fault, validated
 from pflbench.suite.user_supplied import UserSupplied
@@ -85,13 +85,15 @@ class Document(TomlTable):
     """Trials of `pflbench tune`."""
     profile: dict[str, Profile] = Field(default_factory=dict)
     """Named overrides of this file."""
-    _inherited: Layer = PrivateAttr(default=ALONE)
+    _inherited: Remarks = PrivateAttr(default=())
 
-    @cached_property
-    def layer(self) -> Layer:
-        """Scoped tables of this file, over those of the files that it extends."""
-        tables = (*self.suite.notes, *self.departure, *self.suspect, *self.inferred, *self.follows)
-        return replace(self._inherited, tables=tables)
+    @property
+    def remarks(self) -> Remarks:
+        """Scoped tables of this file, then those of the files that it extends."""
+        return (
+            (*self.suite.notes, *self.departure, *self.suspect, *self.inferred, *self.follows),
+            *self._inherited,
+        )
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -119,12 +121,12 @@ class Document(TomlTable):
 
     def column_keys(self, rounds: int | None = None) -> set[ColumnKey]:
         """Keys of the columns' runs, without expanding it; `rounds`: selected instead of its own."""
-        own, plain = {row.rounds for row in self.row if row.rounds}, without_folder
+        of_rows, plain = {row.rounds for row in self.row if row.rounds}, without_folder
         return {
             (plain(c.dataset.name), plain(c.partition.name), plain(c.model), clients, count)
             for c in self.column
             for clients in [c.clients or self.federation.clients]
-            for count in {rounds or c.rounds, *(min(one, rounds or one) for one in own)}
+            for count in {rounds or c.rounds, *(min(one, rounds or one) for one in of_rows)}
         }
 
     @property
@@ -155,20 +157,9 @@ class Document(TomlTable):
         _check_scopes(self)
         _check_finetuning(self)
         check_names(("tune", "columns"), "column", self.tune.columns, [column.id for column in self.column])
-        _check_seeds(self)
         if "paper" in self.profile:
             raise fault(("profile", "paper"), "the profile 'paper' is the suite file itself")
         return self
-
-
-def _check_seeds(document: Document) -> None:
-    lists: dict[KeyPath, Sequence[int]] = {("suite", "seeds"): document.suite.seeds}
-    lists |= {("column", i, "seeds"): column.seeds or () for i, column in enumerate(document.column)}
-    for path, seeds in lists.items():
-        if len(set(seeds)) < len(seeds):
-            raise fault(path, "a seed is there twice")
-        if seeds and path[0] == "column" and document.statistics:
-            raise fault(path, "its images are counted with the suite's seeds")
 
 
 def _check_ids(document: Document) -> None:
@@ -190,14 +181,14 @@ def _check_stages(document: Document) -> None:
         if not any(stage in row.named for row in document.row):
             raise fault(("layout", "stages", stage), "no row has this stage")
     for i, row in enumerate(document.row):
-        place = ("row", i, row.stage_key)
+        where = ("row", i, row.stage_key)
         if not document.shown(row):
-            raise fault(place, f"the table shows none of it: layout.stages has {', '.join(document.layout.stages)}")
+            raise fault(where, f"the table shows none of it: layout.stages has {', '.join(document.layout.stages)}")
         if len(document.shown(row)) > 1 and not document.layout.stages:
-            raise fault(place, "layout.stages is missing, which says how several stages stand beside each other")
-        for left in {"stored", "sampled"} & {*row.named}:
+            raise fault(where, "layout.stages is missing, which says how several stages stand beside each other")
+        for unmade in {"stored", "sampled"} & {*row.named}:
             if document.evaluation.clients == "held-out":
-                raise fault(place, f"held-out clients, who are scored, never train, so nothing is {left!r}")
+                raise fault(where, f"held-out clients, who are scored, never train, so nothing is {unmade!r}")
 
 
 def _check_derived(document: Document) -> None:
@@ -212,12 +203,12 @@ def _check_derived(document: Document) -> None:
 def _check_references(document: Document) -> None:
     shown = {row.id: document.shown(row) for row in document.row}
     rows = shown | {d.id: shown[d.of[0]] for d in document.derived if d.axis == "rows"}
-    own = [column.id for column in document.column]
+    ids = [column.id for column in document.column]
     check_keys(("reference",), document.reference, rows)
     for row, cells in document.reference.items():
         # Where a derived row meets a derived column, there is nothing.
         derived = [d.id for d in document.derived if d.axis == "columns" and row in shown]
-        check_keys(("reference", row), cells, [*own, *derived])
+        check_keys(("reference", row), cells, [*ids, *derived])
         for column, printed in cells.items():
             if isinstance(printed, list) and len(rows[row]) > 1:
                 which = f"of which stage? The row is shown at {', '.join(rows[row])}"
@@ -242,8 +233,8 @@ def _check_scopes(document: Document) -> None:
     }
     for path, scopes in lists.items():
         for i, scope in enumerate(scopes):
-            for key, there in known.items():
-                check_names((*path, i, key), key[:-1], getattr(scope, key) or (), there)
+            for key, names in known.items():
+                check_names((*path, i, key), key[:-1], getattr(scope, key) or (), names)
 
 
 def _check_finetuning(document: Document) -> None:
@@ -303,10 +294,10 @@ class Suite:
         return self.documents[profile]
 
 
-def parse(raw: Mapping[str, Any], path: Path, layer: Layer = ALONE) -> Suite:
+def parse(raw: Mapping[str, Any], path: Path, remarks: Remarks = ()) -> Suite:
     """Check the content of a TOML file; every mistake is a `UsageError` with the file and key path.
 
-    Values that the content takes over from elsewhere (`extends`, `like`) are in it already, see `inherit`. `layer` has
+    Values that the content takes over from elsewhere (`extends`, `like`) are in it already, see `inherit`. `remarks`:
     the scoped tables of the files that it extends.
     """
     paper = validated(Document, raw, f"{path}: ")
@@ -319,8 +310,8 @@ def parse(raw: Mapping[str, Any], path: Path, layer: Layer = ALONE) -> Suite:
                 raise UsageError(f"{prefix}{unknown('column', column, ids)}")
         documents[name] = validated(Document, _patched(raw, paper, profile), prefix)
     for name, document in documents.items():
-        own = name != "paper" and paper.profile[name].notes is not None
-        document._inherited = layer.without(Note) if own else layer
+        is_replaced = name != "paper" and paper.profile[name].notes is not None
+        document._inherited = [[one for one in file if not (is_replaced and isinstance(one, Note))] for file in remarks]
     return Suite(path, documents, str(path))
 
 
@@ -331,7 +322,7 @@ def _patched(raw: Mapping[str, Any], paper: Document, profile: Profile) -> dict[
     for table in ("federation", "evaluation", "hyper"):
         patched[table] = merged(raw.get(table, {}), getattr(profile, table))
     over = profile.column
-    left = () if profile.seeds is None else ("seeds",)  # of what is in place of theirs
-    columns = [{key: value for key, value in column.items() if key not in left} for column in raw["column"]]
+    dropped = () if profile.seeds is None else ("seeds",)  # of what is in place of theirs
+    columns = [{key: value for key, value in column.items() if key not in dropped} for column in raw["column"]]
     patched["column"] = [merged(merged(column, over.get("*", {})), over.get(column["id"], {})) for column in columns]
     return patched

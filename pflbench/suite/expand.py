@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple
 
 from typing_extensions import Unpack
 
-from pflbench.selection import EVERYTHING, Choices, Selection, selection
-from pflbench.spec import MethodSpec, RunSpec, Scoring
+from pflbench.selection import EVERYTHING, Choices, Selection
+from pflbench.spec import Finetune, MethodSpec, RunSpec, Scoring
 from pflbench.stages import Shown
 from pflbench.suite.cells import (
     Cell,
@@ -35,7 +35,7 @@ from pflbench.suite.layers import (
 )
 from pflbench.suite.row_stages import staged
 from pflbench.suite.rows import SelectedRow, select_rows, suite_rows
-from pflbench.suite.scoped import Follows, Inference, Note, Suspicion
+from pflbench.suite.scoped import Follows, Inference, Note, Suspicion, anywhere, holding
 from pflbench.suite.shortfall import shortfall
 from pflbench.suite.strict import at
 from pflbench.suite.user_supplied import Place
@@ -64,10 +64,10 @@ def expand(
     cells, locations = list[Cell](), dict[str, Mapping[str, str]]()
     for column, shown in zip(chosen, columns, strict=True):
         for row in selected:
-            found = _cells(column, shown, row)
-            cells += found
+            result = _cells(column, shown, row)
+            cells += result
             if places := _places(column, row):
-                locations |= dict.fromkeys((spec.id for spec in found[0].needed), places)
+                locations |= dict.fromkeys((spec.id for spec in result[0].needed), places)
     head, layout = document.suite, document.layout
     return Expansion(
         suite=suite.name,
@@ -92,7 +92,7 @@ def expand(
         extends=suite.path.parent / head.extends if head.extends else None,
         shortfall=shortfall(chosen),
         part=part.but(suites=[suite.called], profile=profile),
-        layer=document.layer,
+        remarks=document.remarks,
         counted=_counted(document.statistics, chosen, columns) if document.statistics else (),
     )
 
@@ -116,7 +116,7 @@ def _notes(
     """Notes that hold in some cell, and the defaults in force."""
     # What a suite of statistics inherits of single columns is about runs.
     ids = (None,) if document.statistics else tuple(column.id for column in columns)
-    notes = document.layer.anywhere(Note, [(one, id_) for one in rows or (None,) for id_ in ids])
+    notes = anywhere(document.remarks, Note, [(one, id_) for one in rows or (None,) for id_ in ids])
     defaults = [f"Defaults, as the suite sets no others: {', '.join(suite.defaults)}."] if suite.defaults else []
     return (*(note.text for note in notes), *defaults)
 
@@ -142,63 +142,46 @@ def _table_column(column: ColumnLayers) -> TableColumn:
     return TableColumn(entry.id, group, entry.title, *named, *numbers, instead)
 
 
-class _Values(NamedTuple):
-    """Values of a row's runs in a column: all but the seed.
-
-    `points`: hyperparameters, one set for each point of the row's grid; `fields`: the other fields of a spec; `of_…`:
-    sources of the column's settings, of hyperparameters, and of fine-tuning.
-    """
-
-    points: list[dict[str, Any]]
-    fields: dict[str, Any]
-    of_settings: dict[str, str]
-    of_points: dict[str, str]
-    of_finetuning: dict[str, str]
-
-
-def _values(column: ColumnLayers, row: SelectedRow) -> _Values:
-    """The nearest definition of every value."""
-    document, rounds = column.document, column.rounds(row)
-    points, of_points = column.hyperparameters(row)
-    finetune, of_finetuning = column.finetuning(row) if "finetuned" in row.scored else (None, {})
-    fields = column.settings | ({} if rounds is None else {"rounds": rounds})
-    rule = document.evaluation
+def _fields(column: ColumnLayers, row: SelectedRow, finetune: Finetune | None) -> dict[str, Any]:
+    """The fields of a row's runs in a column, but for the method and the seed."""
+    rule, rounds = column.document.evaluation, column.rounds(row) or column.settings["rounds"]
     plain = rule.model_dump(include={"clients", "first", "average", "global_on", "features"})
     plain["moment"] = row.entry.scored_at(rule)
-    last = max(1, min(rule.last, fields["rounds"]))
-    fields["scoring"] = Scoring(stages=row.scored, finetune=finetune, last=last, **plain)
-    sources = {key: source for key, source in column.sources.items() if key != "rounds" or rounds is None}
-    sources |= {k: source for k, source in row.entry.given.items() if k != "rounds" or rounds == row.entry.rounds}
-    return _Values(points, fields, sources, of_points, of_finetuning)
+    scoring = Scoring(stages=row.scored, finetune=finetune, last=max(1, min(rule.last, rounds)), **plain)
+    return column.settings | {"rounds": rounds, "scoring": scoring}
 
 
 def _cells(column: ColumnLayers, shown: TableColumn, row: SelectedRow) -> list[Cell]:
     """One row in a column: a cell for each stage that the row shows."""
-    document, values = column.document, _values(column, row)
-    finetune = values.fields["scoring"].finetune
-    runs, choices = _runs(column, row, values)
-    left = unread(runs[0], row.info)
-    sources = {key: source for key, source in values.of_settings.items() if key not in left} | values.of_points
+    document, rounds = column.document, column.rounds(row)
+    points, of_points = column.hyperparameters(row)
+    finetune, of_finetuning = column.finetuning(row) if "finetuned" in row.scored else (None, {})
+    runs, choices = _runs(column, row, points, _fields(column, row, finetune))
+    sources = {key: source for key, source in column.sources.items() if key != "rounds" or rounds is None}
+    sources |= {k: source for k, source in row.entry.given.items() if k != "rounds" or rounds == row.entry.rounds}
+    unused = unread(runs[0], row.info)
+    sources = {key: source for key, source in sources.items() if key not in unused} | of_points
     read = document.tune.read
-    by = read.get(row.row.id) or read.get(row.key, "last")
-    cells = []
-    for stage in row.row.stages:
-        steps = column.reported_steps(finetune) if stage == "finetuned" and finetune else None
-        cells.append(
-            Cell(
-                row=row.row,
-                column=shown,
-                reading=Reading(stage, steps, shown.smallest, document.evaluation.mean),
-                runs=runs,
-                reference=_printed(document, row.row.id, shown.id, stage),
-                sources=sources | values.of_finetuning if stage == "finetuned" else sources,
-                choices=choices,
-                follows=_follows(document, row.row, shown),
-                tuned_by=by,
-                every=_interval(row.entry.every, document.evaluation.every),
-            )
+    return [
+        Cell(
+            row=row.row,
+            column=shown,
+            reading=Reading(
+                stage,
+                column.reported_steps(finetune) if stage == "finetuned" and finetune else None,
+                shown.smallest,
+                document.evaluation.mean,
+            ),
+            runs=runs,
+            reference=_printed(document, row.row.id, shown.id, stage),
+            sources=sources | of_finetuning if stage == "finetuned" else sources,
+            choices=choices,
+            follows=_follows(document, row.row, shown.id),
+            tuned_by=read.get(row.row.id) or read.get(row.key, "last"),
+            every=_interval(row.entry.every, document.evaluation.every),
         )
-    return cells
+        for stage in row.row.stages
+    ]
 
 
 def _interval(of_row: int | Literal["last"] | None, of_suite: int | None) -> int | None:
@@ -212,24 +195,24 @@ def _places(column: ColumnLayers, row: SelectedRow) -> dict[str, str]:
 
 
 def _runs(
-    column: ColumnLayers, row: SelectedRow, values: _Values
+    column: ColumnLayers, row: SelectedRow, points: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]
 ) -> tuple[tuple[RunSpec, ...], tuple[tuple[Choice, ...], ...]]:
     """A cell's runs and choices."""
     suite, places = column.suite, _places(column, row)
-    place = Place(suite.name, column.profile, suite.file, row.row.id, column.entry.id)
-    of_seeds = [{"seed": seed, **column.contents(values.fields, places, seed)} for seed in column.seeds]
+    where = Place(suite.name, column.profile, suite.file, row.row.id, column.entry.id)
+    of_seeds = [{"seed": seed, **column.contents(fields, places, seed)} for seed in column.seeds]
 
     def runs(hyper: Mapping[str, Any], validation: float = 0.0) -> tuple[RunSpec, ...]:
         method = MethodSpec(name=row.info.name, version=row.info.version, hyper=dict(hyper))
         with at("run"):
-            first = RunSpec(method=method, validation=validation, **{**values.fields, **of_seeds[0]})
+            first = RunSpec(method=method, validation=validation, **{**fields, **of_seeds[0]})
         assert first.id  # copies with another seed share what it is hashed from
         every = (first, *(first.model_copy(update=change) for change in of_seeds[1:]))
-        return tuple(suite.supplied.requested(every, place))
+        return tuple(suite.supplied.requested(every, where))
 
     if row.entry.validation is None:
-        return runs(values.points[0]), ()
-    pairs = [zip(runs(point), runs(point, row.entry.validation), strict=True) for point in values.points]
+        return runs(points[0]), ()
+    pairs = [zip(runs(point), runs(point, row.entry.validation), strict=True) for point in points]
     choices = tuple(tuple(Choice(*pair) for pair in of_seed) for of_seed in zip(*pairs, strict=True))
     return tuple(first.run for first, *_ in choices), choices
 
@@ -256,49 +239,32 @@ def _doubts(document: Document, row: str, column: str) -> tuple[str | None, str 
     columns = [one for one in document.column if one.id in both.get(column, (column,))]
     cells = [(one, other.id) for one in rows for other in columns]
     why = [*(one.suspect for one in rows), *(one.suspect for one in columns)]
-    tables = document.layer.anywhere(Suspicion, [cell for cell in cells if cell[0].suspect is None])
+    tables = anywhere(document.remarks, Suspicion, [cell for cell in cells if cell[0].suspect is None])
     why += [one.why for one in tables]
-    inferred = dict.fromkeys(one.what for one in document.layer.anywhere(Inference, cells))
+    inferred = dict.fromkeys(one.what for one in anywhere(document.remarks, Inference, cells))
     return "; ".join(dict.fromkeys(filter(None, why))) or None, "; ".join(inferred) or None
 
 
-def _follows(document: Document, row: TableRow, column: TableColumn) -> str:
+def _follows(document: Document, row: TableRow, column: str) -> str:
     """Protocol of a cell's runs, in words."""
-    return next((one.text for one in document.layer.found(Follows, row, column.id)), document.suite.protocol)
+    return next((one.text for one in holding(document.remarks, Follows, row, column)), document.suite.protocol)
 
 
 def _protocol(document: Document, rows: Sequence[TableRow], columns: Sequence[TableColumn]) -> str:
     """Protocols of the cells in one line: exceptions with their rows and columns, then the suite's."""
-    places: dict[str, list[tuple[str, TableColumn]]] = {}
-    for row in rows:
-        for column in columns:
-            places.setdefault(_follows(document, row, column), []).append((row.id, column))
-    rest = document.suite.protocol
-    if len(places) < 2:
-        return next(iter(places), rest)
-    parts = [f"{_where(there, len(rows), columns)}: {text}" for text, there in places.items() if text != rest]
-    return "; ".join([*parts, *([f"all else: {rest}"] if rest in places else [])])
-
-
-def _where(places: Sequence[tuple[str, TableColumn]], rows: int, columns: Sequence[TableColumn]) -> str:
-    """Cells in words: row ids and columns, without an axis that is complete, complete groups by their name."""
-    ids = list(dict.fromkeys(row for row, _ in places))
-    there = {column.id for _, column in places}
-    groups: dict[str, list[TableColumn]] = {}
-    for column in columns:
-        groups.setdefault(column.group, []).append(column)
-    names: list[str] = []
-    for group, members in groups.items():
-        held = [column for column in members if column.id in there]
-        names += [group] if group and len(held) == len(members) else [column.setting for column in held]
-    parts = [", ".join(ids)] * (len(ids) < rows) + [", ".join(names)] * (len(there) < len(columns))
-    return " on ".join(parts)
+    cells = [(row, column.id) for row in rows for column in columns]
+    exceptions = anywhere(document.remarks, Follows, cells)
+    texts = {_follows(document, *cell) for cell in cells} if exceptions else set[str]()
+    if len(texts) < 2:
+        return next(iter(texts), document.suite.protocol)
+    parts = [f"{', '.join(one.names)}: {one.text}" for one in exceptions]
+    return "; ".join([*parts, f"all else: {document.suite.protocol}"])
 
 
 def _derived(document: Document, rows: Sequence[TableRow], columns: Sequence[TableColumn]) -> tuple[Derived, ...]:
     """The derived rows and columns whose two parts are there."""
     stages, ids = {row.id: row.stages for row in rows}, [column.id for column in columns]
-    found = []
+    result = []
     for d in document.derived:
         first, second = d.of
         if d.axis == "rows" and {first, second} <= stages.keys():
@@ -311,8 +277,8 @@ def _derived(document: Document, rows: Sequence[TableRow], columns: Sequence[Tab
         for other, stage, row, column in places:
             if printed := _printed(document, row, column, stage):
                 references[other, stage] = printed
-        found.append(Derived(d.id, d.title, d.axis, d.of, references, d.spread and document.layout.spread))
-    return tuple(found)
+        result.append(Derived(d.id, d.title, d.axis, d.of, references, d.spread and document.layout.spread))
+    return tuple(result)
 
 
 class Part(NamedTuple):
@@ -324,35 +290,20 @@ class Part(NamedTuple):
 
 def parts(suites: Iterable[Suite], part: Selection) -> list[Part]:
     """The selected part of each suite. Raises `UsageError`."""
-    return [labelled(suite, expand(suite, part)) for suite in suites]
+    tables = [expand(suite, part) for suite in suites]
+    return [Part(table, labels(table)) for table in tables]
 
 
-def labelled(suite: Suite, table: Expansion) -> Part:
-    """A table of a suite with the names of its runs. A run of several rows has the first one's."""
-    rows, labels = row_labels(suite, table.profile), dict[str, str]()
-    for cell in table.cells:
-        for spec in cell.needed:
-            labels.setdefault(spec.id, rows.get(cell.row.id, cell.row.method))
-    return Part(table, labels)
-
-
-def row_labels(suite: Suite, profile: str) -> dict[str, str]:
-    """The name of the runs of each row of a suite, by the row's id, whatever part of the suite is selected.
-
-    It is their method, or the row's id where another row has other runs of the same method.
-    """
-    rows, columns = _selected(suite, selection(profile=profile))
-    runs = {row.row.id: (row.entry.validation, [_values(column, row)[:2] for column in columns]) for row in rows}
-    shown = [row.row for row in rows]
-    several = {a.method for a in shown for b in shown if a.method == b.method and runs[a.id] != runs[b.id]}
-    return {row.id: row.id if row.method in several else row.method for row in shown}
+def labels(table: Expansion) -> dict[str, str]:
+    """By run id, the id of the run's row; of several rows, the first."""
+    return {spec.id: cell.row.id for cell in reversed(table.cells) for spec in cell.needed}
 
 
 def with_columns(parts: Iterable[Part]) -> dict[str, str]:
     """By run id, the run's column and its name there; of several columns, the first."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for table, labels in parts:
         for cell in table.cells:
             for spec in cell.needed:
-                found.setdefault(spec.id, f"{cell.column.called} · {labels[spec.id]}")
-    return found
+                result.setdefault(spec.id, f"{cell.column.called} · {labels[spec.id]}")
+    return result

@@ -233,4 +233,7 @@ def check_statistics(statistics: Statistics, figure: bool, rows: Sequence[Row], 
         raise fault(("figure",), "a suite is either statistics or a figure")
     if rows:
         raise fault(("row",), "statistics train nothing: write row = []")
+    for i, column in enumerate(columns):
+        if column.seeds:
+            raise fault(("column", i, "seeds"), "its images are counted with the suite's seeds")
     check_keys(("statistics", "reference"), statistics.reference, [column.id for column in columns])

@@ -142,8 +142,8 @@ class _Family:
         self.kind, self.path = kind, path
         self.own: list[Raw] = raw.get(kind, [])
         self.below: dict[str, Raw] = {table["id"]: table for table in below.get(kind, [])}
-        self.parents = [self._parent(i) for i in range(len(self.own))]
-        self.tables = [self._resolved(i, ()) for i in range(len(self.own))]
+        self.trails = [self._trail(i) for i in range(len(self.own))]
+        self.tables = [self._resolved(*trail) for trail in self.trails]
 
     def _parent(self, i: int) -> int | str | None:
         """The one that `own[i]` is like: of this file by its number, or of the extended file by its id."""
@@ -158,19 +158,25 @@ class _Family:
                 raise UsageError(f"{self.path}: {self.kind}[{j}].id: missing (keys there: {', '.join(table)})")
         raise UsageError(f"{self.path}: {self.kind}[{i}].like: {unknown(self.kind, name, [*others, *self.below])}")
 
-    def _resolved(self, i: int, trail: tuple[int, ...]) -> Raw:
-        if i in trail:
-            ids = " → ".join(repr(self.own[j].get("id")) for j in (*trail[trail.index(i) :], i))
-            raise UsageError(f"{self.path}: {self.kind}[{i}].like: goes round in a circle: {ids}")
-        table, parent = self.own[i], self.parents[i]
-        if parent is None:
-            return table
-        model = self.below[parent] if isinstance(parent, str) else self._resolved(parent, (*trail, i))
-        # What is scored and what is shown of it go together.
-        hidden = {"stage", "stages"} if {"stage", "stages"} & table.keys() else set()
-        own = {k: v for k, v in table.items() if k != "like"}
-        shared = {} if hidden or not isinstance(parent, str) else self._scored(model, own)
-        return merged({k: v for k, v in model.items() if k not in {"id", *hidden}} | shared, own)
+    def _trail(self, i: int) -> tuple[str | None, list[int]]:
+        """From far to near: the extended file's one that `own[i]` is like, if any, and this file's, `i` itself last."""
+        numbers = [i]
+        while isinstance(parent := self._parent(numbers[0]), int):
+            numbers.insert(0, parent)
+            if parent in numbers[1:]:
+                ids = " → ".join(repr(self.own[j].get("id")) for j in reversed(numbers))
+                raise UsageError(f"{self.path}: {self.kind}[{i}].like: goes round in a circle: {ids}")
+        return parent, numbers
+
+    def _resolved(self, model: str | None, numbers: Sequence[int]) -> Raw:
+        table: Raw = self.below[model] if model is not None else {}
+        for i in numbers:
+            own = {key: value for key, value in self.own[i].items() if key != "like"}
+            # What is scored and what is shown of it go together.
+            hidden = {"stage", "stages"} if {"stage", "stages"} & own.keys() else set()
+            shared = self._scored(table, own) if model is not None and i == numbers[0] and not hidden else {}
+            table = merged({key: v for key, v in table.items() if key not in {"id", *hidden}} | shared, own)
+        return table
 
     def _scored(self, model: Raw, own: Raw) -> Raw:
         """Stages at which the extended file scores a row's runs, so that the row keeps these runs."""
@@ -187,34 +193,33 @@ class _Family:
 
     def models(self) -> dict[str, str]:
         """By id, the one of the extended file that it is like; left out where that has another method."""
-        found: dict[str, str] = {}
-        for i, table in enumerate(self.tables):
-            model: int | str | None = i
-            while isinstance(model, int):
-                model = self.parents[model]
-            if model is not None and "id" in table and self.below[model].get("method") == table.get("method"):
-                found[table["id"]] = model
-        return found
+        return {
+            table["id"]: model
+            for table, (model, _) in zip(self.tables, self.trails, strict=True)
+            if model is not None and "id" in table and self.below[model].get("method") == table.get("method")
+        }
 
     def overrides(self, i: int, own: Raw, below: Raw) -> Raw:
-        """Overrides of a profile for `own[i]`: those of the one it is like, then its own."""
-        parent = self.parents[i]
-        model = self.overrides(parent, own, below) if isinstance(parent, int) else below.get(parent or "", {})
-        return merged(model, own.get(self.own[i].get("id", ""), {}))
+        """Overrides of a profile for `own[i]`: those of the ones it is like, then its own."""
+        model, numbers = self.trails[i]
+        result: Raw = below.get(model or "", {})
+        for j in numbers:
+            result = merged(result, own.get(self.own[j].get("id", ""), {}))
+        return result
 
 
 def _tune(own: Raw, below: Raw, columns: Sequence[str | None]) -> Raw:
-    """`[tune]` with what it takes over; no grids where it halves trials: its rows are tuned in another way."""
-    given_up = ("grid", "points", "reduced", "read") if "halving" in own else ()
-    kept = {key: value for key, value in below.items() if key not in given_up}
-    return merged(kept | {"columns": [id_ for id_ in below.get("columns", []) if id_ in columns]}, own)
+    """`[tune]` with what it takes over; trials of its own replace all inherited ones."""
+    given_up = {"grid", "points", "read"} if {"grid", "points"} & own.keys() else set[str]()
+    remaining = {key: value for key, value in below.items() if key not in given_up}
+    return merged(remaining | {"columns": [id_ for id_ in below.get("columns", []) if id_ in columns]}, own)
 
 
 def _profiles(raw: Raw, below: Raw, columns: _Family) -> Raw:
-    theirs, mine = below.get("profile", {}), raw.get("profile", {})
+    old_profiles, new_profiles = below.get("profile", {}), raw.get("profile", {})
     result: Raw = {}
-    for name in theirs | mine:
-        old, new = theirs.get(name, {}), mine.get(name, {})
+    for name in old_profiles | new_profiles:
+        old, new = old_profiles.get(name, {}), new_profiles.get(name, {})
         before, own = old.get("column", {}), new.get("column", {})
         column = own | {"*": merged(before.get("*", {}), own.get("*", {}))}
         column |= {t.get("id", ""): columns.overrides(i, own, before) for i, t in enumerate(columns.own)}
@@ -233,17 +238,17 @@ def _layout(below: Raw, rows: _Family) -> Raw:
 def _without(raw: Raw, names: set[str]) -> Raw:
     """A suite without what it says of these methods and row ids, of which the extending file has no row."""
 
-    def kept(table: Raw) -> Raw:
-        about = [key for key in ("hyper", "sources", "finetune", "grid", "points", "reduced", "read") if key in table]
+    def remaining(table: Raw) -> Raw:
+        about = [key for key in ("hyper", "sources", "finetune", "grid", "points", "read") if key in table]
         return table | {key: {name: v for name, v in table[key].items() if name not in names} for key in about}
 
     def columns(profile: Raw) -> Raw:
-        return {id_: kept(column) for id_, column in profile.get("column", {}).items()}
+        return {id_: remaining(column) for id_, column in profile.get("column", {}).items()}
 
-    result = kept(raw)
+    result = remaining(raw)
     if "tune" in raw:
-        result["tune"] = kept(raw["tune"])
+        result["tune"] = remaining(raw["tune"])
     if "column" in raw:
-        result["column"] = [kept(column) for column in raw["column"]]
+        result["column"] = [remaining(column) for column in raw["column"]]
     profiles = raw.get("profile", {})
-    return result | {"profile": {name: kept(one) | {"column": columns(one)} for name, one in profiles.items()}}
+    return result | {"profile": {name: remaining(one) | {"column": columns(one)} for name, one in profiles.items()}}

@@ -82,7 +82,7 @@ class ColumnLayers:
         return self.selection.seeds or self.document.seeds(self.entry)
 
     @property
-    def place(self) -> str:
+    def where(self) -> str:
         """Where it stands, for errors."""
         return f"{self.suite.path}: column[{self.index}]"
 
@@ -94,8 +94,8 @@ class ColumnLayers:
 
     def value(self, key: str) -> Any:
         """A setting: the column's, else the federation's."""
-        found = getattr(self.entry, key)
-        return getattr(self.document.federation, key, None) if found is None else found
+        result = getattr(self.entry, key)
+        return getattr(self.document.federation, key, None) if result is None else result
 
     @cached_property
     def references(self) -> dict[names.Kind, str]:
@@ -111,33 +111,33 @@ class ColumnLayers:
     @cached_property
     def infos(self) -> dict[names.Kind, Info]:
         """Its dataset, partition and network, described."""
-        found = dict[names.Kind, Info]()
+        result = dict[names.Kind, Info]()
         for kind, reference in self.references.items():
-            with at(f"{self.place}.{_KEYS[kind]}"):
-                found[kind] = self.suite.supplied.options(kind, reference)
-        return found
+            with at(f"{self.where}.{_KEYS[kind]}"):
+                result[kind] = self.suite.supplied.options(kind, reference)
+        return result
 
     @cached_property
     def settings(self) -> dict[str, Any]:
         """The part of a `RunSpec` that all its runs have in common; a row may have other rounds."""
-        federation = {key: found for key in FederationKeys.model_fields if (found := self.value(key)) is not None}
+        federation = {key: result for key in FederationKeys.model_fields if (result := self.value(key)) is not None}
         clients = federation["clients"]
         training = federation.setdefault("training_clients", clients)
         cohort = federation.setdefault("cohort", training)
         if not cohort <= training <= clients:
             lower, higher = ("cohort", "training_clients") if cohort > training else ("training_clients", "clients")
             raise UsageError(
-                f"{self.place} ({self.entry.id}): cohort {cohort} ≤ training_clients {training} ≤ clients {clients} "
+                f"{self.where} ({self.entry.id}): cohort {cohort} ≤ training_clients {training} ≤ clients {clients} "
                 f"does not hold. Lower {lower}, or raise {higher}."
             )
         if self.document.evaluation.clients == "held-out" and training == clients:
-            raise UsageError(f"{self.place}.training_clients: no client is left to be held out.")
+            raise UsageError(f"{self.where}.training_clients: no client is left to be held out.")
         if self.entry.subset and self.entry.subset.smallest > clients:
-            raise UsageError(f"{self.place}.subset.smallest: there are only {clients} clients.")
+            raise UsageError(f"{self.where}.subset.smallest: there are only {clients} clients.")
         infos = self.infos
         return federation | {
-            "dataset": _named(infos["datasets"], self.entry.dataset, f"{self.place}.dataset"),
-            "partition": _named(infos["partitions"], self.entry.partition, f"{self.place}.partition"),
+            "dataset": _named(infos["datasets"], self.entry.dataset, f"{self.where}.dataset"),
+            "partition": _named(infos["partitions"], self.entry.partition, f"{self.where}.partition"),
             "model": infos["models"].name,
             "model_version": infos["models"].version,
             "rounds": self.selection.rounds or self.entry.rounds,
@@ -151,20 +151,20 @@ class ColumnLayers:
 
         A source in `[sources]` is that of the paper profile's value; what another profile changes comes from there.
         """
-        kept = {key: self.value(key) == self.whole.value(key) for key in SETTINGS if "." not in key}
-        found: dict[str, str] = {}
+        unchanged = {key: self.value(key) == self.whole.value(key) for key in SETTINGS if "." not in key}
+        result: dict[str, str] = {}
         for key, source in self._listed.items():
             kind, _, option = key.partition(".")
-            there = kind not in ("dataset", "partition") or not option or option in self.settings[kind].options
-            if kept.get(kind) and there:
-                found[key] = source
-        given = self.document.federation.given
-        found |= {key: source for key, source in given.items() if getattr(self.entry, key) is None}
-        found |= self.entry.given
-        found |= {key: PROFILE for key, same in kept.items() if key not in found and not same}
+            present = kind not in ("dataset", "partition") or not option or option in self.settings[kind].options
+            if unchanged.get(kind) and present:
+                result[key] = source
+        inline = self.document.federation.given
+        result |= {key: source for key, source in inline.items() if getattr(self.entry, key) is None}
+        result |= self.entry.given
+        result |= {key: PROFILE for key, same in unchanged.items() if key not in result and not same}
         if self.settings["rounds"] != self.entry.rounds:
-            found.pop("rounds", None)
-        return found
+            result.pop("rounds", None)
+        return result
 
     @property
     def _listed(self) -> dict[str, Source]:
@@ -179,21 +179,21 @@ class ColumnLayers:
     @cached_property
     def places(self) -> names.Places:
         """Paths of user-supplied code, files and folders of its dataset, partition and network."""
-        found: dict[str, str] = {kind: name for kind, name in self.references.items() if names.is_reference(name)}
+        result: dict[str, str] = {kind: name for kind, name in self.references.items() if names.is_reference(name)}
         tables: tuple[tuple[names.Kind, NamedTable], ...]
         tables = ("datasets", self.entry.dataset), ("partitions", self.entry.partition)
         for kind, table in tables:
             options = table.model_extra or {}
             for key in self.infos[kind].paths:
                 if key in options:
-                    found[f"{kind}.{key}"] = str(self._path(options[key]))
-        return found
+                    result[f"{kind}.{key}"] = str(self._path(options[key]))
+        return result
 
     def _path(self, text: str) -> Path:
         """A user's file or folder with its whole path: seen from the suite file's folder, else from the data root."""
-        beside = self.suite.path.parent.resolve() / Path(text).expanduser()
-        below = (self.suite.supplied.root or beside).absolute() / text
-        return below if below.exists() and not beside.exists() else beside
+        near = self.suite.path.parent.resolve() / Path(text).expanduser()
+        below = (self.suite.supplied.root or near).absolute() / text
+        return below if below.exists() and not near.exists() else near
 
     def federations(self) -> tuple[RunSpec, ...]:
         """For each of its seeds the spec of a run that is never trained; its id identifies the federation."""
@@ -208,8 +208,8 @@ class ColumnLayers:
 
     def rounds(self, row: SelectedRow) -> int | None:
         """The rounds of a row that has its own, at most the selection's; None: the column's."""
-        own, most = row.entry.rounds, self.selection.rounds
-        return min(own, most or own) if own else None
+        row_rounds, most = row.entry.rounds, self.selection.rounds
+        return min(row_rounds, most or row_rounds) if row_rounds else None
 
     def overridden(self, targets: Collection[str]) -> dict[str, Any]:
         """Values of the selection for these targets, by key."""
@@ -223,12 +223,12 @@ class ColumnLayers:
         """
         values: dict[str, Any] = {}
         sources: dict[str, Source | None] = {}
-        for place, table in self._tables(row.entry, row.place):
+        for where, table in self._tables(row.entry, row.where):
             for key, entry in table.items():
-                found = entry if entry.like is None else self._alike(entry, f"{place}.{key}.like")
-                with at(f"{place}.{key}"):
-                    values[key], sources[key] = coerce(row.info, key, found.value), found.source
-        grid = candidates(row.info, row.entry.grid, f"{row.place}.grid")
+                result = entry if entry.like is None else self._alike(entry, f"{where}.{key}.like")
+                with at(f"{where}.{key}"):
+                    values[key], sources[key] = coerce(row.info, key, result.value), result.source
+        grid = candidates(row.info, row.entry.grid, f"{row.where}.grid")
         selected = self.overridden(row.aliases)
         sources |= {key: row.entry.grid[key].source for key in grid} | dict.fromkeys(selected)
         sources |= {key: source for key, source in self._listed_for(row.entry).items() if key not in sources}
@@ -241,29 +241,29 @@ class ColumnLayers:
         """Names by which tables have values for a row: its method, and its id unless that is the name of a method."""
         return [row.method, *([] if row.id in {other.method for other in self.document.row} else [row.id])]
 
-    def _tables(self, row: Row, place: str) -> list[tuple[str, Mapping[str, Sourced]]]:
+    def _tables(self, row: Row, where: str) -> list[tuple[str, Mapping[str, Sourced]]]:
         """Everything that the file says of a row's hyperparameters, with its place, the nearer later."""
-        found = self.entry.hyper
+        result = self.entry.hyper
         method, *alone = self._names(row)
         return [
             (f"{self.suite.path}: hyper.{method}", self.document.hyper.get(method, {})),
-            (f"{self.place}.hyper.{method}", found.get(method, {})),
-            (f"{place}.hyper", row.hyper),
-            *((f"{self.place}.hyper.{id_}", found.get(id_, {})) for id_ in alone),
+            (f"{self.where}.hyper.{method}", result.get(method, {})),
+            (f"{where}.hyper", row.hyper),
+            *((f"{self.where}.hyper.{id_}", result.get(id_, {})) for id_ in alone),
         ]
 
-    def _alike(self, entry: Sourced, place: str) -> Sourced:
+    def _alike(self, entry: Sourced, where: str) -> Sourced:
         """Entry of another row's hyperparameter; `entry.like`: `row.hyperparameter`."""
         id_, _, key = (entry.like or "").rpartition(".")
-        with at(place):
+        with at(where):
             row = next((row for row in self.document.row if row.id == id_), None)
             if row is None:
                 raise unknown("row", id_, [row.id for row in self.document.row])
             entries = [table[key] for _, table in self._tables(row, "") if key in table]
             if not entries or entries[-1].like is not None:
                 raise UsageError(f"the suite file gives {id_} no {key} of its own.")
-        own = entries[-1].source and entry.source  # a value that a profile sets has no source
-        return entries[-1].model_copy(update={"source": own or entries[-1].source})
+        source = entries[-1].source and entry.source  # a value that a profile sets has no source
+        return entries[-1].model_copy(update={"source": source or entries[-1].source})
 
     def finetuning(self, row: SelectedRow) -> tuple[Finetune | None, dict[str, str]]:
         """The fine-tuning of a row, and its values' sources; None and empty if the suite has none."""
@@ -274,14 +274,14 @@ class ColumnLayers:
         values: dict[str, Any] = {}
         sources: dict[str, str] = {key: s for key, s in self.document.sources.items() if key.startswith("finetune.")}
         for table in (self.document.evaluation.finetune, self.entry.finetune, *nearer):
-            there = table.model_dump(include=set(FinetuneKeys.model_fields), exclude_none=True)
-            values |= there
-            sources |= {f"finetune.{key}": table.given.get(key, "") for key in there}
+            present = table.model_dump(include=set(FinetuneKeys.model_fields), exclude_none=True)
+            values |= present
+            sources |= {f"finetune.{key}": table.given.get(key, "") for key in present}
         selected = self.overridden(["finetune"])
         values |= selected
         sources |= {f"finetune.{key}": "" for key in selected}
         if "lr" not in values:
-            raise UsageError(f"{self.place}.finetune.lr: missing")
+            raise UsageError(f"{self.where}.finetune.lr: missing")
         with at("finetune"):
             return Finetune(**values), {key: source for key, source in sources.items() if source}
 
@@ -290,9 +290,9 @@ class ColumnLayers:
         report = self.entry.report or self.document.evaluation.report
         steps = tuple(report.steps) if report else (finetune.steps,)
         if max(steps) > finetune.steps:
-            place = self.place if self.entry.report else f"{self.suite.path}: evaluation"
+            where = self.where if self.entry.report else f"{self.suite.path}: evaluation"
             problem = f"step {max(steps)} is not there, fine-tuning ends with step {finetune.steps}."
-            raise UsageError(f"{place}.report.steps: {problem}")
+            raise UsageError(f"{where}.report.steps: {problem}")
         return steps
 
 
@@ -331,7 +331,7 @@ def parse_overrides(document: Document, texts: Sequence[str], rows: Sequence[Sel
     targets: dict[str, Info] = {alias: row.info for row in rows for alias in row.aliases}
     if document.evaluation.finetune:
         targets["finetune"] = FINETUNE_OPTIONS
-    found = []
+    result = []
     for text in texts:
         with at(f"--set {text}"):
             path, equals, value = text.partition("=")
@@ -339,26 +339,16 @@ def parse_overrides(document: Document, texts: Sequence[str], rows: Sequence[Sel
             if not (equals and target):
                 raise UsageError("Write method.key=value or finetune.key=value.")
             if target not in targets:
-                raise _no_target(target, targets, {*(row.method for row in document.row), *names.known("methods")})
-            found.append(Override(target, key, parse(targets[target], key, value.strip())))
-    return found
+                raise unknown("selected method", target, targets)
+            result.append(Override(target, key, parse(targets[target], key, value.strip())))
+    return result
 
 
-def _no_target(target: str, targets: Mapping[str, Info], methods: Collection[str]) -> UsageError:
-    """The error for a `--set` of what is not selected; `methods`: those that could be."""
-    if target not in methods:
-        return unknown("method", target, targets)
-    selected = ", ".join(dict.fromkeys(one.name for one in targets.values() if one is not FINETUNE_OPTIONS))
-    return UsageError(
-        f"{target} is not selected: add --method {target}, or leave this --set out. Selected: {selected}."
-    )
-
-
-def candidates(info: Info, grid: Mapping[str, Candidates], place: str) -> dict[str, list[Any]]:
-    """The values that a grid in a suite file tries; `place`: where in the file it stands."""
+def candidates(info: Info, grid: Mapping[str, Candidates], where: str) -> dict[str, list[Any]]:
+    """The values that a grid in a suite file tries; `where`: where in the file it stands."""
     lists = {}
     for key, entry in grid.items():
-        with at(f"{place}.{key}"):
+        with at(f"{where}.{key}"):
             lists[key] = [coerce(info, key, value) for value in entry.value]
             check_distinct(lists[key])
     return lists
@@ -370,14 +360,14 @@ def check_distinct(values: Sequence[Any]) -> None:
         raise UsageError("a value is there twice.")
 
 
-def _named(info: Info, table: NamedTable, place: str) -> Named:
+def _named(info: Info, table: NamedTable, where: str) -> Named:
     options = {}
     for key, value in (table.model_extra or {}).items():
-        with at(f"{place}.{key}"):
+        with at(f"{where}.{key}"):
             options[key] = coerce(info, key, value)
             if key in info.paths:  # where it lies is no part of what it is
                 options[key] = Path(value).name or str(value)
-    with at(place):
+    with at(where):
         return Named(name=info.name, options=complete(info, options), version=info.version)
 
 
@@ -389,30 +379,22 @@ def check_method_keys(suite: Suite, document: Document, rows: Sequence[SelectedR
     for i, column in enumerate(document.column):
         tables.append((f"column[{i}].hyper", column.hyper, either))
         tables.append((f"column[{i}].finetune", column.finetune.model_extra or {}, either))
-    for place, keys, known in tables:
-        with at(f"{suite.path}: {place}"):
+    for where, keys, known in tables:
+        with at(f"{suite.path}: {where}"):
             all_known("method", keys, known)
 
 
 def check_sources(suite: Suite) -> None:
     """Reject sources of anything that is no setting, no option of a dataset or partition, and no hyperparameter."""
     document = suite.document()
-    infos = {name: row.info for row in suite_rows(suite, document) for name in (row.row.id, row.key)}
-    everywhere: dict[str, None] = {}
-    for column in every_column(suite, document):
-        options = [f"{kind[:-1]}.{option}" for kind, info in column.infos.items() for option in info.fields]
-        if any(info.version == UNREAD for info in column.infos.values()):
-            return  # a command that imports it checks them
-        everywhere |= dict.fromkeys(options)
-        _check_sources(column.entry.sources, options, infos, f"{column.place}.sources")
-    _check_sources(document.sources, list(everywhere), infos, f"{suite.path}: sources")
-
-
-def _check_sources(sources: Mapping[str, str], options: Sequence[str], infos: Mapping[str, Info], place: str) -> None:
-    for key in sources:
-        name, _, hyper = key.rpartition(".")
-        with at(f"{place}.{key}"):
-            if name in infos and infos[name].version != UNREAD and hyper not in infos[name].fields:
-                raise unknown(f"hyperparameter of {name}", hyper, infos[name].fields)
-            if name not in infos and key not in SETTINGS and key not in options:
-                raise unknown("setting", key, [*SETTINGS, *options, *(f"{known}.{hyper}" for known in infos)])
+    rows, columns = suite_rows(suite, document), every_column(suite, document)
+    options = [(kind[:-1], info) for column in columns for kind, info in column.infos.items()]
+    infos = [*options, *((name, row.info) for row in rows for name in (row.row.id, row.key))]
+    if any(info.version == UNREAD for _, info in infos):
+        return  # a command that imports it checks them
+    known = [*SETTINGS, *(f"{name}.{key}" for name, info in infos for key in info.fields)]
+    tables = [(f"{suite.path}: sources", document.sources)]
+    tables += [(f"{column.where}.sources", column.entry.sources) for column in columns]
+    for where, sources in tables:
+        with at(where):
+            all_known("setting", sources, known)

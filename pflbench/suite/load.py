@@ -13,13 +13,13 @@ import tomli
 from pflbench.data.root import data_root
 from pflbench.errors import UsageError, unknown
 from pflbench.package import benchmarks
+from pflbench.suite import scoped
 from pflbench.suite.cells import Expansion
-from pflbench.suite.defaults import identified, is_fixed, with_defaults
+from pflbench.suite.defaults import identified, with_defaults
 from pflbench.suite.document import Suite, parse
 from pflbench.suite.expand import expand
 from pflbench.suite.inherit import LIST, Shape, extended_file, file_beside, inherited
 from pflbench.suite.layers import check_sources
-from pflbench.suite.scoped import ALONE
 from pflbench.suite.strict import validated
 from pflbench.suite.tuning import check_tuning
 from pflbench.suite.user_supplied import UserSupplied
@@ -103,7 +103,7 @@ def _check_integers(path: Path, key: str, value: Any) -> None:
 def load(name: str, supplied: UserSupplied | None = None) -> Suite:
     """A suite by name or path, every profile of it checked down to each method's hyperparameters.
 
-    A file is read again only if it, or one that it extends, became another since. `supplied`: as `read` takes it.
+    `supplied`: as `read` takes it.
     """
     suite = read(name, supplied)
     checked = replace(suite, supplied=replace(suite.supplied, root=None))
@@ -146,60 +146,43 @@ def read(name: str, supplied: UserSupplied | None = None) -> Suite:
     return replace(_read(find(name), (), supplied).suite, called=name, supplied=supplied)
 
 
-_Stamp = tuple[Path, int, int, int]
-"""A file with its inode, size and time of last change, of which an edit changes one."""
-
-
 class _Read(NamedTuple):
-    """A suite file's content with all that it inherits, the files that this is from, and the suite made of it.
-
-    `fixed`: False if defaults in it depend on user-supplied code.
-    """
+    """A suite file's content with all that it inherits, and the suite made of it."""
 
     raw: dict[str, Any]
-    files: tuple[_Stamp, ...]
     suite: Suite
-    fixed: bool
 
 
 _known: dict[Path, _Read] = {}
-"""Files read in this process: suites extend each other, and a report reads one many times."""
+"""Suites that come with pflbench, as read in this process: they extend each other, and stay the same files."""
 
 
 def _read(path: Path, above: tuple[Path, ...], supplied: UserSupplied) -> _Read:
     """A suite file with all that it inherits; `above` are the files that extend it."""
-    known = _known.get(path)
-    if known is not None and known.fixed and all(_stamp(file[0]) == file for file in known.files):
-        return known
-    stamp = _stamp(path)
+    if path in _known:
+        return _known[path]
     raw = read_toml(path)
     validated(Shape, raw, f"{path}: ")
     raw = identified(raw, path)
     base, beside = (find_file(raw, path, available()) for find_file in (extended_file, file_beside))
     if beside is not None:
         raw["layout"]["beside"] = str(beside.resolve())
-    files: tuple[_Stamp, ...] = () if stamp is None else (stamp,)
-    below, layer = None, ALONE
+    below: _Read | None = None
+    remarks: scoped.Remarks = ()
     if base is not None:
         raw["suite"]["extends"] = str(base.resolve())  # from now on a path, wherever it was named from
         if base.resolve() in [p.resolve() for p in (*above, path)]:
             chain = " → ".join(str(p) for p in (*above, path, base))
             raise UsageError(f"{path}: suite.extends: goes round in a circle: {chain}")
         below = _read(base, (*above, path), supplied)
-        files += below.files
     complete = inherited(raw, below and below.raw, path)
     if below is not None:
         document = below.suite.document()
-        layer = document.layer.extended(complete.raw["suite"], document.suite.paper, complete.rows, complete.columns)
+        paper = document.suite.paper
+        same_paper = complete.raw["suite"].get("paper", paper) == paper
+        remarks = scoped.inherited(document.remarks, complete, same_paper=same_paper)
     whole, defaults = with_defaults(complete.raw, path, supplied.method)
-    suite, fixed = replace(parse(whole, path, layer), defaults=defaults), is_fixed(complete.raw, path)
-    _known[path] = _Read(complete.raw, files, suite, fixed and (below is None or below.fixed))
-    return _known[path]
-
-
-def _stamp(path: Path) -> _Stamp | None:
-    try:
-        status = path.stat()
-    except OSError:  # gone, which reading it says better
-        return None
-    return path, status.st_ino, status.st_size, status.st_mtime_ns
+    result = _Read(complete.raw, replace(parse(whole, path, remarks), defaults=defaults))
+    if path in available().values():
+        _known[path] = result
+    return result

@@ -5,25 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pflbench import names
 from pflbench.errors import UsageError
 from pflbench.stages import PREFERRED, SHOWN, Shown, canonical
 from pflbench.suite.document import Document
 from pflbench.suite.layers import ColumnLayers
 from pflbench.suite.rows import SelectedRow
-
-_POINTER = "see 'Which stages exist' in docs/methods.md"
-_TRAINED = (
-    " For it to have one, write `def personal_model(self, f, server, state, *batches, round, upload=None)`, which "
-    f"with an upload returns the client's model after its local update: {_POINTER}."
-)
-_HOOKS: dict[Shown, str] = {
-    "personalized": " For it to have one, write `def personal_model(self, f, server, state, *batches, round)`, which "
-    f"returns the client's model: {_POINTER}.",
-    "stored": _TRAINED,
-    "sampled": _TRAINED,
-}
-"""Advice for each stage to authors of a method without it."""
 
 
 def staged(row: SelectedRow, document: Document, columns: Sequence[ColumnLayers]) -> SelectedRow:
@@ -40,37 +26,36 @@ def staged(row: SelectedRow, document: Document, columns: Sequence[ColumnLayers]
     if stages.personal_needs and "personalized" in canonical((*row.scored, *row.entry.named)):
         points = [point for column in columns for point in column.hyperparameters(row)[0]]
     moment, held_out = row.entry.scored_at(document.evaluation), document.held_out
-    found = [stages.present(point, moment=moment, held_out=held_out) for point in points]
-    there = tuple(stage for stage in SHOWN if all(stage in one for one in found))
-    if not row.place:
-        return _guest(document, row, there)
-    if lacking := [stage for stage in row.entry.named if stage not in there]:
+    by_point = [stages.present(point, moment=moment, held_out=held_out) for point in points]
+    present = tuple(stage for stage in SHOWN if all(stage in one for one in by_point))
+    if not row.where:
+        return _guest(document, row, present)
+    if lacking := [stage for stage in row.entry.named if stage not in present]:
         key = "stage" if lacking[0] == row.entry.stage else row.entry.stage_key
-        raise UsageError(f"{row.place}.{key}: {_refusal(document, row, lacking[0], there)}")
-    return replace(row, scored=tuple(stage for stage in row.scored if stage in there))
+        raise UsageError(f"{row.where}.{key}: {_refusal(document, row, lacking[0], present)}")
+    return replace(row, scored=tuple(stage for stage in row.scored if stage in present))
 
 
-def _guest(document: Document, selected: SelectedRow, there: Sequence[Shown]) -> SelectedRow:
-    """A guest whose method has the stages `there`."""
-    seen = {stage for row in document.row for stage in document.shown(row)}
-    best = [stage for stage in PREFERRED if stage in seen and stage in there][:1]
-    shown = tuple(stage for stage in document.layout.stages or best if stage in there)
+def _guest(document: Document, selected: SelectedRow, present: Sequence[Shown]) -> SelectedRow:
+    """A guest whose method has the stages `present`."""
+    displayed = {stage for row in document.row for stage in document.shown(row)}
+    best = [stage for stage in PREFERRED if stage in displayed and stage in present][:1]
+    shown = tuple(stage for stage in document.layout.stages or best if stage in present)
     if not shown:
-        wanted = [stage for stage in SHOWN if stage in seen]
-        raise UsageError(_refusal(document, selected, wanted[0], there))
+        wanted = [stage for stage in SHOWN if stage in displayed]
+        raise UsageError(_refusal(document, selected, wanted[0], present))
     # Methods need not have the stages "stored" and "sampled": runs are scored at them only where they are shown.
     wanted_stages = document.scored_anywhere - {"stored", "sampled"} | {*shown}
-    scored = canonical(stage for stage in wanted_stages if stage in there)
+    scored = canonical(stage for stage in wanted_stages if stage in present)
     return replace(selected, row=replace(selected.row, stages=shown), scored=scored)
 
 
-def _refusal(document: Document, selected: SelectedRow, stage: Shown, there: Sequence[Shown]) -> str:
-    stages, own = selected.info.stages, stage in ("personalized", "local")
+def _refusal(document: Document, selected: SelectedRow, stage: Shown, present: Sequence[Shown]) -> str:
+    stages, is_personal = selected.info.stages, stage in ("personalized", "local")
     why = ""
-    if own and stages.personalizes and document.held_out and stages.personal_of == "training":
+    if is_personal and stages.personalizes and document.held_out and stages.personal_of == "training":
         why = " for clients that never train, which are scored here"
-    elif own and stages.personalizes and stages.personal_needs:
+    elif is_personal and stages.personalizes and stages.personal_needs:
         why = f" without a value for {stages.personal_needs}"
-    has = f"it has {', '.join(there)}" if there else "it has none"
-    hook = "" if why or not names.is_users(selected.info.reference) else _HOOKS.get(stage, "")
-    return f"{selected.info.name} has no stage {stage!r}{why}; {has}.{hook}"
+    has = f"it has {', '.join(present)}" if present else "it has none"
+    return f"{selected.info.name} has no stage {stage!r}{why}; {has}. See 'Which stages exist' in docs/methods.md."

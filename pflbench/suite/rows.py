@@ -35,7 +35,7 @@ class SelectedRow:
     info: MethodInfo
     entry: Row
     scored: tuple[Stage, ...]
-    place: str = ""
+    where: str = ""
 
     @property
     def key(self) -> str:
@@ -69,11 +69,11 @@ def suite_rows(suite: Suite, document: Document) -> list[SelectedRow]:
     """Every row of the suite; a method in a file is found relative to the suite file."""
     rows = []
     for i, row in enumerate(document.row):
-        place = f"{suite.path}: row[{i}]"
-        with at(f"{place}.method"):
+        where = f"{suite.path}: row[{i}]"
+        with at(f"{where}.method"):
             info = suite.supplied.method(row.variant or names.anchored(row.method, suite.path.parent))
         shown = TableRow(row.id, row.name or row.title, info.name, document.shown(row))
-        rows.append(SelectedRow(shown, info, row, document.scored(row), place))
+        rows.append(SelectedRow(shown, info, row, document.scored(row), where))
     return rows
 
 
@@ -85,7 +85,7 @@ def select_rows(
     A name that is a row's id means that row, and the rows that show its runs at other stages, even if it is also the
     method of more rows.
     """
-    there = _names(rows)
+    present = _names(rows)
     if selection.rows:
         all_known("row", selection.rows, [one.row.id for one in rows])
         rows = [one for one in rows if one.row.id in selection.rows]
@@ -93,7 +93,7 @@ def select_rows(
         return rows
     if not document.row:
         raise UsageError("This suite has no rows: it trains nothing.")
-    foreign = _foreign(selection.methods, there)
+    foreign = _foreign(selection.methods, present)
     picked = _named(rows, [name for name in selection.methods if name not in foreign], document)
     picked += [one for one in _of_code(rows, foreign, document, supplied) if one not in picked]
     if len({one.row.id for one in picked}) < len(picked):
@@ -101,9 +101,9 @@ def select_rows(
     return picked
 
 
-def _foreign(methods: Iterable[str], there: set[str]) -> list[str]:
-    """The methods that mean no row: code, and built-in ones; `there`: names of the suite's rows."""
-    elsewhere = names.known("methods").keys() - there
+def _foreign(methods: Iterable[str], present: set[str]) -> list[str]:
+    """The methods that mean no row: code, and built-in ones; `present`: names of the suite's rows."""
+    elsewhere = names.known("methods").keys() - present
     return [name for name in methods if names.is_reference(name) or name in elsewhere]
 
 
@@ -144,5 +144,5 @@ def _runs(selected: SelectedRow, document: Document) -> tuple[object, ...]:
     """All that a row's runs depend on; not its names, and not which of their stages it shows."""
     of_columns = ((column.hyper, column.finetune.model_extra or {}) for column in document.column)
     tables = (document.hyper, *chain.from_iterable(of_columns))
-    own_values = selected.row.id != selected.info.name and any(selected.row.id in table for table in tables)
-    return selected.entry.model_dump(exclude=_SHOWN_ONLY), selected.scored, selected.row.id if own_values else ""
+    has_values = selected.row.id != selected.info.name and any(selected.row.id in table for table in tables)
+    return selected.entry.model_dump(exclude=_SHOWN_ONLY), selected.scored, selected.row.id if has_values else ""

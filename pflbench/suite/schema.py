@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 import re
 import reprlib
-from itertools import pairwise
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from pflbench.errors import UsageError
 from pflbench.spec import Positive
 from pflbench.stages import SHOWN, Shown
 from pflbench.suite.scoped import Note
 from pflbench.suite.sources import Settled, Source, Sources
-from pflbench.suite.strict import TomlTable, check_keys, check_names, fault
+from pflbench.suite.strict import TomlTable, check_keys, fault
 
 Id = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 Rate = Annotated[float, Field(gt=0)]
@@ -31,6 +29,15 @@ def _scalar(value: Any) -> Any:
 def _short_for(key: str) -> BeforeValidator:
     """Validator that reads a value which is no table as a table with this key alone."""
     return BeforeValidator(lambda value: value if isinstance(value, dict) else {key: value})
+
+
+def _unique(seeds: list[int]) -> list[int]:
+    if len(set(seeds)) < len(seeds):
+        raise fault((), "a seed is there twice")
+    return seeds
+
+
+Seeds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1), AfterValidator(_unique)]
 
 
 class Sourced(TomlTable):
@@ -104,7 +111,7 @@ class SuiteTable(TomlTable):
     """Paper of the printed numbers; `"none"`: the table is compared with no paper."""
     protocol: Annotated[str, Field(min_length=1)]
     """Protocol of the runs in words, for the line under the table."""
-    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+    seeds: Seeds
     """Seeds of every column."""
     spread: Spread
     """Meaning of ±."""
@@ -276,7 +283,7 @@ class Column(FederationKeys):
     """Title above columns that stand together."""
     title: str
     """Title; by default the id."""
-    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | None = None
+    seeds: Seeds | None = None
     """Seeds instead of the suite's; a profile's seeds replace both."""
     dataset: NamedTable
     """Dataset and its options."""
@@ -475,38 +482,6 @@ def _with_finetuning(value: Any) -> Any:
     return rest | {f"finetune.{key}": one for key, one in value["finetune"].items()}
 
 
-class Rung(NamedTuple):
-    """At most `trials` trials, each of `rounds` rounds from the start."""
-
-    trials: int
-    rounds: int
-
-
-def parse_halving(text: str) -> tuple[Rung, ...]:
-    """The rungs in `"12@3,4@10"`: all twelve trials after three rounds, the best four again after ten.
-
-    Raises `UsageError` where that is not what it says, or a rung does not have fewer trials and more rounds.
-    """
-    rungs = []
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*([1-9][0-9]*)\s*@\s*([1-9][0-9]*)\s*", part)
-        if match is None:
-            raise UsageError(f"{text!r} is no list of rungs: write trials@rounds, as in 12@3,4@10.")
-        rungs.append(Rung(int(match[1]), int(match[2])))
-    for before, after in pairwise(rungs):
-        if not (after.trials < before.trials and after.rounds > before.rounds):
-            raise UsageError(f"{text!r}: each rung has fewer trials than the one before, and more rounds.")
-    return tuple(rungs)
-
-
-def _halving(text: str) -> str:
-    try:
-        parse_halving(text)
-    except UsageError as error:
-        raise fault((), str(error)) from None
-    return text
-
-
 TunedGrid = Annotated[Grid, Field(min_length=1), BeforeValidator(_with_finetuning)]
 Point = Annotated[
     dict[str, Annotated[Any, AfterValidator(_scalar)]], Field(min_length=1), BeforeValidator(_with_finetuning)
@@ -518,7 +493,7 @@ class Tune(TomlTable):
 
     seed: Annotated[int, Field(ge=0)] = 41
     """Seed of the trials; the suite's own are refused."""
-    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | None = None
+    seeds: Seeds | None = None
     """Seeds of the trials, instead of one."""
     validation: Share = 0.1
     """Share of the support on which trials are scored."""
@@ -528,12 +503,6 @@ class Tune(TomlTable):
     """Values of each hyperparameter by method or row id; `finetune.lr` is a key like the others."""
     points: dict[str, Annotated[list[Point], Field(min_length=2)]] = Field(default_factory=dict)
     """Trials one by one, in place of a grid."""
-    reduced: dict[str, Annotated[list[str], Field(min_length=1)]] = Field(default_factory=dict)
-    """Keys of a method's grid that `pflbench tune` varies; by default all."""
-    halving: Annotated[str, AfterValidator(_halving)] | None = None
-    """Rungs of successive halving, `"12@3,4@10"`: 12 trials for 3 rounds, the best 4 again for 10. Each row is then
-    tuned for itself.
-    """
     read: dict[str, Literal["last", "last-10"]] = Field(default_factory=dict)
     """Scored rounds that chose the suite's values, by method or row id; by default the last."""
 
@@ -544,9 +513,6 @@ class Tune(TomlTable):
 
     @model_validator(mode="after")
     def _consistent(self) -> Tune:
-        check_keys(("reduced",), self.reduced, self.grid)
-        for method, keys in self.reduced.items():
-            check_names(("reduced", method), "hyperparameter", keys, self.grid[method])
         if {"seed", "seeds"} <= self.model_fields_set:
             raise fault(("seeds",), "there is a seed already")
         for name, points in self.points.items():

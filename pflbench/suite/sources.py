@@ -50,12 +50,12 @@ def flat(table: Any) -> Any:
     """`{"pfedme": {"inner_lr": "guess"}}` → `{"pfedme.inner_lr": "guess"}`; what is no table stays as it is."""
     if not isinstance(table, dict):
         return table
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for key, value in table.items():
-        found |= (
+        result |= (
             {f"{key}.{name}": source for name, source in value.items()} if isinstance(value, dict) else {key: value}
         )
-    return found
+    return result
 
 
 Sources = Annotated[dict[str, Source], BeforeValidator(flat)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import reprlib
 from collections.abc import Collection, Iterable, Mapping
@@ -12,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from pflbench.errors import UsageError, unknown
-from pflbench.units import count
 
 KeyPath = tuple[str | int, ...]
 Model = TypeVar("Model", bound=BaseModel)
@@ -65,7 +65,7 @@ def check_names(path: KeyPath, kind: str, names: Iterable[str], known: Iterable[
 
 
 def explain(error: Mapping[str, Any]) -> str:
-    """One of a `ValidationError`'s errors in a line: the key's path (`column[2].batch`), what is wrong, an example."""
+    """One of a `ValidationError`'s errors in a line: the key's path (`column[2].batch`), the problem, an example."""
     context, loc = error.get("ctx", {}), error["loc"]
     loc = (loc[0], *loc[2:]) if loc[:1] == ("figure",) else loc  # then its kind, which is no key
     path = (*loc, *context.get("path", ()))
@@ -74,75 +74,27 @@ def explain(error: Mapping[str, Any]) -> str:
         return f"{key}: missing"
     if error["type"] == "suite":
         return f"{key}: {error['msg']}"
-    problem, example = _problem(error["type"], error["input"], context, path)
-    return f"{key}: {reprlib.repr(error['input'])} {problem}. Write `{example}`."
+    no_table = error["type"] in ("dict_type", "model_type")  # pydantic's words have the name of the class
+    expected = "It should be a table" if no_table else error["msg"].replace("Input should", "It should")
+    problem = f"{key}: {reprlib.repr(error['input'])} does not fit. {expected}."
+    known = re.findall("'([^']*)'", context.get("expected", ""))
+    near = difflib.get_close_matches(str(error["input"]), known, n=1, cutoff=0.5)
+    example = json.dumps(near[0]) if near else _EXAMPLES.get(error["type"])
+    name = next((part for part in reversed(path) if isinstance(part, str)), "key")
+    return f"{problem} Write `{name} = {example}`." if example else problem
 
 
-_TYPES = {
-    "string_type": ("a text in quotes", '"text"'),
-    "int_type": ("a whole number", "1"),
-    "float_type": ("a number", "0.1"),
-    "finite_number": ("a finite number", "0.1"),
-    "bool_type": ("true or false", "true"),
+_EXAMPLES = {
+    "string_type": '"text"',
+    "string_pattern_mismatch": '"my-id"',
+    "int_type": "1",
+    "float_type": "0.1",
+    "bool_type": "true",
+    "list_type": "[…]",
+    "dict_type": "{ … }",
+    "model_type": "{ … }",
 }
-"""By pydantic's type of error, the expected value in words, and an example."""
-_OF_NUMBERS = ("seeds", "steps", "rounds", "at", "y", "separators", "looks", "value")
-"""Lists of numbers; other lists have names."""
-_OF_TABLES = ("row", "column", "derived", "suspect", "inferred", "follows", "departure", "claim")
-"""Lists of tables."""
-
-
-def _problem(kind: str, value: Any, context: Mapping[str, Any], path: KeyPath) -> tuple[str, str]:
-    """The words behind a wrong value, and an example of a right line; `kind`: pydantic's type of error."""
-    names = [part for part in path if isinstance(part, str)]
-    name, listed = names[-1] if names else "value", bool(path) and isinstance(path[-1], int)
-
-    def line(example: object) -> str:
-        return f"{name} = [{example}]" if listed else f"{name} = {example}"
-
-    if kind in _TYPES:
-        wanted, example = _TYPES[kind]
-        return f"is not {wanted}", line(example)
-    if kind in ("dict_type", "model_type", "model_attributes_type"):
-        return "is not a table", f"[[{_header(names)}]]" if listed else f"[{_header(names)}]"
-    if kind in ("list_type", "too_short", "too_long"):
-        several = f"[[{name}]]" if name in _OF_TABLES else line("[1, 2]" if name in _OF_NUMBERS else '["a", "b"]')
-        return _list_problem(kind, context), several
-    if kind == "literal_error":
-        texts = re.findall("'([^']*)'", context["expected"])
-        near = difflib.get_close_matches(str(value), texts, n=1, cutoff=0.5) or texts
-        return f"is none of {context['expected']}", line(f'"{near[0]}"' if near else context["expected"][0])
-    problem, allowed = _bound_problem(kind, value, context)
-    return problem, line(allowed)
-
-
-def _header(names: Iterable[str]) -> str:
-    return ".".join(part if re.fullmatch(r"[\w-]+", part) else f'"{part}"' for part in names)
-
-
-def _list_problem(kind: str, context: Mapping[str, Any]) -> str:
-    if kind == "list_type":
-        return "is not a list"
-    size, number = ("more", context["max_length"]) if kind == "too_long" else ("less", context["min_length"])
-    return f"has {size} than {count(number, 'item')}"
-
-
-def _bound_problem(kind: str, value: Any, context: Mapping[str, Any]) -> tuple[str, object]:
-    """Problem and example of a text or number that is outside its bounds."""
-    if kind == "string_pattern_mismatch":
-        id_ = re.sub("[^a-z0-9]+", "-", str(value).lower()).strip("-") or "my-id"
-        return "is no id: an id has small letters, digits and single hyphens between them", f'"{id_}"'
-    if kind == "string_too_short":
-        return "is empty", '"text"'
-    for bound, words, step in _BOUNDS:
-        if bound in context:
-            limit = context[bound]
-            return f"is not {words} {limit:g}", limit + step * (1 if isinstance(limit, int) else 0.1)
-    return "does not fit here", "…"
-
-
-_BOUNDS = (("gt", "above", 1), ("ge", "at least", 0), ("lt", "below", -1), ("le", "at most", 0))
-"""Bounds of a number in pydantic's context, in words, and the step from the bound to a number that is allowed."""
+"""Example of a right value, by pydantic's type of error."""
 
 
 class TomlTable(BaseModel):

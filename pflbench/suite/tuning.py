@@ -21,7 +21,6 @@ from pflbench.suite.document import Document, Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.layers import FINETUNE_OPTIONS, Override, candidates, check_distinct, parse_overrides
 from pflbench.suite.rows import SelectedRow, all_known, select_rows, suite_rows
-from pflbench.suite.schema import Rung, parse_halving
 from pflbench.suite.strict import at
 from pflbench.suite.user_supplied import UserSupplied
 
@@ -35,24 +34,24 @@ _PREFERRED: tuple[str, ...] = ("personalized", "global", "finetuned", "stored", 
 
 
 class Trial(NamedTuple):
-    """A point of the grid, and the runs that are scored on the validation rows: in each rung, one for each seed."""
+    """A point of the grid, and the runs that are scored on the validation rows: one for each seed."""
 
     values: Mapping[str, Any]
-    rungs: tuple[tuple[RunSpec, ...], ...]
+    runs: tuple[RunSpec, ...]
 
     @property
     def run(self) -> RunSpec:
         """The first."""
-        return self.rungs[0][0]
+        return self.runs[0]
 
 
 @dataclass(frozen=True)
 class Search:
     """The trials of a method in a column, of a grid with its first key changing slowest.
 
-    They are compared by their scores, read as `reading` says. `listed`: the suite names its points one by one. `rungs`:
-    of which the trials are halved, empty without. `apart`: the suite tunes each row for itself. `selected`: the
-    method's row. `places`: paths of user-supplied code.
+    They are compared by their scores, read as `reading` says. `listed`: the suite names its points one by one.
+    `of_row`: the suite has them for this row alone, by its id. `selected`: the method's row. `places`: paths of
+    user-supplied code.
     """
 
     column: TableColumn
@@ -60,14 +59,13 @@ class Search:
     reading: Reading
     trials: list[Trial]
     places: Places
-    rungs: tuple[Rung, ...] = ()
     listed: bool = False
-    apart: bool = False
+    of_row: bool = False
 
     @property
     def guest(self) -> bool:
         """True if its row is none of the suite's."""
-        return not self.selected.place
+        return not self.selected.where
 
     @property
     def grid(self) -> dict[str, list[Any]]:
@@ -106,16 +104,20 @@ def check_tuning(suite: Suite) -> None:
 
 
 def tuned_rows(suite: Suite, profile: str | None = None) -> list[str]:
-    """The ids of the rows that a suite with halving has trials for, in the table's order.
+    """The ids of the rows that a suite has trials for, in the table's order; of several with one grid, the first.
 
-    Raises `UsageError` for any other suite: its searches may build on each other.
+    Raises `UsageError` if there are none.
     """
     document = suite.document(profile or "paper")
-    rows = suite_rows(suite, document) if document.tune.halving else []
-    found = [one.row.id for one in rows if suites_points(suite, document, one)[1] and not one.entry.grid]
-    if not found:
+    rows = suite_rows(suite, document)
+    result: dict[str, str] = {}
+    for one in rows:
+        name, points = suites_points(suite, document, one)
+        if points and not one.entry.grid:
+            result.setdefault(name, one.row.id)
+    if not result:
         raise UsageError("Which method? Write --method ID, a row or method of the suite, or file.py:Class.")
-    return found
+    return list(result.values())
 
 
 def searches(
@@ -134,7 +136,7 @@ def searches(
         method: A row's id, a method that has a single row, or `file.py:Class`.
         part: Columns instead of those that the suite tunes, seeds instead of those for tuning, profile, rounds,
             precision, and overrides: what these fix of the suite's grid is not varied.
-        grid: `key=value,value`, instead of the suite's grid. It is tried whole, without the suite's halving.
+        grid: `key=value,value`, instead of the suite's grid. It is tried whole.
         seed: The one seed for tuning.
         **choices: Fields in place of those of `part`.
 
@@ -153,48 +155,32 @@ def searches(
     name, points = suites_points(suite, document, selected)
     if grid:
         points = _typed(grid, selected, document, fixed)
-    elif points:
-        keys = [key for key in tune.reduced.get(name, points[0]) if key not in fixed]
-        points = _kept(points, keys, full=name in tune.grid)
-    else:
+    elif not points:
         raise UsageError(f"{suite.path} has no grid for {selected.info.name}. Give one with --grid key=value,value.")
-    rungs = () if grid else _rungs(tune.halving, len(points))
-    rows, methods = ((selected.row.id,), ()) if selected.place else ((), (method,))
+    else:
+        points = _varied(points, fixed)
+    rows, methods = ((selected.row.id,), ()) if selected.where else ((), (method,))
     part = part.but(rows=rows, methods=methods, columns=columns, seeds=seeds)
     table = expand(suite, part, values=_values(selected, points[0]))
-    found = (_search(suite, part.but(columns=[one.id]), selected, points, rungs, one.rounds) for one in table.columns)
-    listed, apart = not grid and name in tune.points, tune.halving is not None
-    return [replace(one, listed=listed, apart=apart) for one in found]
+    result = (_search(suite, part.but(columns=[one.id]), selected, points) for one in table.columns)
+    listed, of_row = not grid and name in tune.points, not grid and name != selected.key
+    return [replace(one, listed=listed, of_row=of_row) for one in result]
 
 
-def _search(
-    suite: Suite, part: Selection, selected: SelectedRow, points: Points, rungs: tuple[Rung, ...], most: int
-) -> Search:
-    """The trials of a row in the one selected column; no rung has more than `most` rounds."""
-    capped = [part.but(rounds=min(rung.rounds, most)) for rung in rungs] or [part]
-    tables = [[expand(suite, one, values=_values(selected, point)) for one in capped] for point in points]
-    shown, validation = tables[0][-1], suite.document(part.profile or "paper").tune.validation
+def _search(suite: Suite, part: Selection, selected: SelectedRow, points: Points) -> Search:
+    """The trials of a row in the one selected column."""
+    tables = [expand(suite, part, values=_values(selected, point)) for point in points]
+    shown, validation = tables[0], suite.document(part.profile or "paper").tune.validation
     stage = judged_by([cell.stage for cell in shown.cells], selected.entry.stage)
     cell = next(cell for cell in shown.cells if cell.stage == stage)
-    trials = [
-        Trial(point, tuple(_runs(table, stage, validation) for table in several))
-        for point, several in zip(points, tables, strict=True)
-    ]
+    trials = [Trial(point, _runs(table, stage, validation)) for point, table in zip(points, tables, strict=True)]
     return Search(
         column=shown.columns[0],
         selected=selected,
         reading=replace(cell.reading, read_as=cell.tuned_by),
         trials=trials,
         places=shown.locations.get(cell.runs[0].id, {}),
-        rungs=rungs,
     )
-
-
-def _rungs(halving: str | None, trials: int) -> tuple[Rung, ...]:
-    rungs = parse_halving(halving) if halving else ()
-    if rungs and trials > rungs[0].trials:
-        raise UsageError(f"There are {trials} trials, and halving begins with {rungs[0].trials}.")
-    return rungs
 
 
 def _check_seeds(seeds: Sequence[int], reported: Sequence[int]) -> None:
@@ -233,10 +219,10 @@ def judged_by(stages: Sequence[Shown], named: Shown | None = None) -> Shown:
 def _row(rows: list[SelectedRow], method: str, document: Document, supplied: UserSupplied) -> SelectedRow:
     is_row = any(selected.row.id == method for selected in rows)
     part = Selection(rows=(method,)) if is_row else Selection(methods=(method,))
-    found = select_rows(rows, part, document, supplied)
-    if len(found) > 1:
-        raise UsageError(f"{method} has several rows: name one, {' or '.join(selected.row.id for selected in found)}.")
-    (selected,) = found
+    result = select_rows(rows, part, document, supplied)
+    if len(result) > 1:
+        raise UsageError(f"{method} has several rows: name one, {' or '.join(selected.row.id for selected in result)}.")
+    (selected,) = result
     if selected.entry.grid:
         chosen = f"in row {selected.row.id} each client chooses {' and '.join(selected.entry.grid)} for itself"
         raise UsageError(f"There is nothing to tune: {chosen}.")
@@ -264,14 +250,12 @@ def _typed(texts: Sequence[str], selected: SelectedRow, document: Document, fixe
     return _product(grid)
 
 
-def _kept(points: Points, keys: Sequence[str], *, full: bool) -> Points:
-    """The points with these keys alone, each once; `full`: of a whole grid, in the order of the keys."""
-    if not keys:
+def _varied(points: Points, fixed: set[str]) -> Points:
+    """The points without the fixed keys, each once. Raises `UsageError` if all keys are fixed."""
+    if fixed.issuperset(points[0]):
         raise UsageError("There is nothing to tune: --set fixes all of it.")
-    if full:
-        return _product({key: list(dict.fromkeys(point[key] for point in points)) for key in keys})
-    left = [{key: point[key] for key in keys} for point in points]
-    return [point for i, point in enumerate(left) if point not in left[:i]]
+    remaining = [{key: value for key, value in point.items() if key not in fixed} for point in points]
+    return [point for i, point in enumerate(remaining) if point not in remaining[:i]]
 
 
 def _product(grid: Grid) -> Points:
@@ -282,18 +266,16 @@ def _product(grid: Grid) -> Points:
 def suites_points(suite: Suite, document: Document, selected: SelectedRow) -> tuple[str, Points]:
     """The key of a row's grid or points, its id if there are some of that name, else its method; and the points.
 
-    There may be none. With halving, rows are tuned each for itself: what goes by the id of one is not another's.
+    There may be none.
     """
     tune = document.tune
-    others = {row.id for row in document.row} if tune.halving else set()
-    own = selected.row.id in {*tune.grid, *tune.points} or selected.key in others
-    name = selected.row.id if own else selected.key
-    place, grid, points = f"{suite.path}: tune.grid.{name}", Grid(), []
+    name = selected.row.id if selected.row.id in {*tune.grid, *tune.points} else selected.key
+    where, grid, points = f"{suite.path}: tune.grid.{name}", Grid(), []
     for key, entry in tune.grid.get(name, {}).items():
         prefix, _, plain = key.rpartition(".")
-        with at(place) if prefix else nullcontext():
+        with at(where) if prefix else nullcontext():
             info, _ = _of(selected.info, document, key)
-        grid[key] = candidates(info, {plain: entry}, f"{place}.{prefix}" if prefix else place)[plain]
+        grid[key] = candidates(info, {plain: entry}, f"{where}.{prefix}" if prefix else where)[plain]
     for i, point in enumerate(tune.points.get(name, ())):
         values = {}
         for key, value in point.items():

@@ -86,11 +86,11 @@ class UserSupplied:
         if self.imports or not _is_unread(wanted[0]):
             return wanted
         by_place = _is_users(wanted[0])
-        found = [run.spec for run in self.stored() if not by_place or _has_place(run, place)]
-        newest = next((run for run in found if any(_agrees(run, one) for one in wanted)), None)
+        result = [run.spec for run in self.stored() if not by_place or _has_place(run, place)]
+        newest = next((run for run in result if any(_agrees(run, one) for one in wanted)), None)
         if newest is None:
             return wanted
-        of_seeds = {run.seed: run for run in reversed(found) if _of_seed(newest, run).id == run.id}
+        of_seeds = {run.seed: run for run in reversed(result) if _of_seed(newest, run).id == run.id}
         return [of_seeds.get(one.seed) or newest.model_copy(update={"seed": one.seed}) for one in wanted]
 
     def contents(self, settings: Mapping[str, Any], places: names.Places, seed: int) -> dict[str, Named]:
@@ -107,8 +107,8 @@ class UserSupplied:
         key = f"{data!r} {division!r} {settings['clients']} {seed} {used}"
         if key not in self._known:
             self._known[key] = self._contents(data, division, settings["clients"], places, seed)
-        found = self._known[key]
-        return {name: one.model_copy(update={"content": found.get(name)}) for name, one in reading.items()}
+        result = self._known[key]
+        return {name: one.model_copy(update={"content": result.get(name)}) for name, one in reading.items()}
 
     def _contents(
         self, data: Named, division: Named, clients: int, places: names.Places, seed: int
@@ -118,7 +118,7 @@ class UserSupplied:
 
         root = self.root
         assert root is not None
-        found = dict[str, str | None]()
+        result = dict[str, str | None]()
 
         @cache
         def source() -> Source:
@@ -126,12 +126,12 @@ class UserSupplied:
 
         if reads("dataset", data):
             with suppress(Exception, SystemExit):  # of user-supplied code; training says what is wrong
-                found["dataset"] = content.of_dataset(names.made("datasets", data, places), root, seed)
+                result["dataset"] = content.of_dataset(names.made("datasets", data, places), root, seed)
         if reads("partition", division):
             with suppress(Exception, SystemExit):
                 made = names.made("partitions", division, places)
-                found["partition"] = content.of_partition(made, root, source, clients, seed)
-        return found
+                result["partition"] = content.of_partition(made, root, source, clients, seed)
+        return result
 
 
 def _is_unread(run: RunSpec) -> bool:
@@ -163,9 +163,9 @@ def _agrees(run: RunSpec, wanted: RunSpec) -> bool:
         scoring = run.scoring.model_copy(update={"stages": wanted.scoring.stages})
         known = {"method": wanted.method, "scoring": scoring}
     for name in _READING:
-        mine, theirs = getattr(run, name), getattr(wanted, name)
-        unread = theirs.version == UNREAD and mine.name == theirs.name
-        known[name] = theirs if unread else mine.model_copy(update={"content": theirs.content})
+        stored_part, wanted_part = getattr(run, name), getattr(wanted, name)
+        unread = wanted_part.version == UNREAD and stored_part.name == wanted_part.name
+        known[name] = wanted_part if unread else stored_part.model_copy(update={"content": wanted_part.content})
     if wanted.model_version == UNREAD:
         known["model_version"] = UNREAD
     return run.model_copy(update=known).id == wanted.id

@@ -17,10 +17,9 @@ from pflbench.suite.tuning import Search, searches
 TUNE = """
 [tune]
 columns = ["shards"]
-grid.fedavg = { lr = [0.05, 0.01], epochs = [1, 2] }
-reduced.fedavg = ["lr"]
+grid.fedavg = { lr = [0.05, 0.01] }
 """
-WHOLE = TUNE.replace('reduced.fedavg = ["lr"]\n', "")
+WHOLE = TUNE.replace("] }", "], epochs = [1, 2] }")
 SHORT = ("tune", "-s", "tuned.toml", "-m", "fedavg", "--rounds", "1")
 Stub = Callable[..., Search]
 
@@ -99,7 +98,7 @@ def test_trains_each_trial_once_and_chooses(cli, results: Path, monkeypatch) -> 
     assert again.code == 0 and again.out.startswith("4 runs: 4 done, 0 failed before, 0 to do.\n")
     assert toml(again.out) == toml(first.out) and stored(results) == kept
     quiet = cli(*SHORT, "--quiet")
-    assert (quiet.code, quiet.out, quiet.err) == (0, toml(first.out), "")
+    assert (quiet.code, toml(quiet.out), quiet.err) == (0, toml(first.out), "")
 
 
 def test_what_is_missing_is_trained_and_nothing_else(cli, results: Path) -> None:
@@ -252,7 +251,7 @@ def test_a_row_with_a_value_of_its_own_is_named(cli, there: Stub, tuned: Path) -
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("-s", "tuned.toml"), "Which method? Write --method ID"),
+        (("-s", "tiny.toml"), "Which method? Write --method ID"),
         (("-m", "fedavg"), "Which suite? Write --suite NAME"),
         (("-s", "tuned.toml", "-m", "fedavg", "--redo", "all"), "Unknown --redo 'all'"),
         (("-s", "tuned.toml", "-m", "fedavg", "--precision", "fp8"), "Unknown precision 'fp8'"),
@@ -319,18 +318,17 @@ def test_the_last_ten_scored_rounds_may_choose(cli, results: Path, tuned: Path) 
 
 @pytest.mark.usefixtures("no_training")
 @pytest.mark.parametrize(
-    ("options", "more", "scored", "advice"),
+    ("options", "scored", "advice"),
     [
-        (("--rounds", "2"), "", "1 of 2 rounds", "Write --rounds 10 or more, and --evaluate-every 1."),
-        (("--rounds", "30"), "", "1 of 30 rounds", "Write --evaluate-every 3 or less, or more --rounds."),
-        (("--rounds", "30", "--evaluate-every", "7"), "", "5 of 30 rounds", "Write --evaluate-every 3 or less"),
-        (("--rounds", "12"), 'halving = "2@3,1@12"\n', "1 of 3 rounds", "Write rungs of at least 10 rounds"),
+        (("--rounds", "2"), "1 of 2 rounds", "Write --rounds 10 or more, and --evaluate-every 1."),
+        (("--rounds", "30"), "1 of 30 rounds", "Write --evaluate-every 3 or less, or more --rounds."),
+        (("--rounds", "30", "--evaluate-every", "7"), "5 of 30 rounds", "Write --evaluate-every 3 or less"),
     ],
 )
 def test_fewer_than_ten_scored_rounds_are_refused(
-    cli, tuned: Path, options: tuple[str, ...], more: str, scored: str, advice: str
+    cli, tuned: Path, options: tuple[str, ...], scored: str, advice: str
 ) -> None:
-    tuned.write_text(SUITE + TUNE + READ + more)
+    tuned.write_text(SUITE + TUNE + READ)
     found = cli("tune", "-s", "tuned.toml", "-m", "fedavg", *options)
     assert found.code == 2 and "last ten scored rounds" not in found.out
     assert f"and the trials in column shards are scored in {scored}." in found.err and advice in found.err

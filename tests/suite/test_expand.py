@@ -213,8 +213,8 @@ def test_columns_answer_to_the_papers_name_under_a_profile(table1: Suite) -> Non
             "--set fedavg.epoch=3: Unknown hyperparameter of fedavg 'epoch'. Did you mean",
         ),
         ({"overrides": ["fedavg.epochs=x"]}, "--set fedavg.epochs=x: fedavg.epochs must be int, not 'x'"),
-        ({"overrides": ["fedvg.lr=1"]}, "--set fedvg.lr=1: Unknown method 'fedvg'. Did you mean 'fedavg'"),
-        ({"overrides": ["fedavg.lr=1"], "methods": ["ifca"]}, "--set fedavg.lr=1: fedavg is not selected"),
+        ({"overrides": ["fedvg.lr=1"]}, "--set fedvg.lr=1: Unknown selected method 'fedvg'. Did you mean 'fedavg'"),
+        ({"overrides": ["fedavg.lr=1"], "methods": ["ifca"]}, "--set fedavg.lr=1: Unknown selected method 'fedavg'"),
         ({"overrides": ["lr=1"]}, "--set lr=1: Write method.key=value"),
         ({"overrides": ["finetune.rl=1"]}, "--set finetune.rl=1: Unknown option of finetune 'rl'. Did you mean 'lr'"),
         ({"overrides": ["finetune.lr=-1"]}, "finetune.lr: "),
@@ -266,7 +266,7 @@ def test_without_finetuning_a_users_row_is_global(tmp_path: Path) -> None:
     (tmp_path / "fedfoo.py").write_text(FEDFOO)
     mine = expand(tiny(table), methods=[f"{tmp_path}/fedfoo.py:FedFoo"])
     assert mine.cells[0].stage == "global" and mine.runs[0].scoring.finetune is None
-    with pytest.raises(UsageError, match="Unknown method 'finetune'"):
+    with pytest.raises(UsageError, match="Unknown selected method 'finetune'"):
         expand(tiny(table), overrides=["finetune.lr=1"])
 
 

@@ -75,12 +75,12 @@ def test_rounds_and_batch_of_a_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "expected"),
     [
-        (("sources",), {"bach": "paper"}, "sources.bach: Unknown setting 'bach'. Did you mean 'batch'"),
-        (("sources",), {"cafeme": {"iner_lr": "code"}}, "sources.cafeme.iner_lr: Unknown hyperparameter of cafeme"),
+        (("sources",), {"bach": "paper"}, "sources: Unknown setting 'bach'. Did you mean 'batch'"),
+        (("sources",), {"cafeme": {"iner_lr": "code"}}, "sources: Unknown setting 'cafeme.iner_lr'. Did you mean"),
         (("sources",), {"cafme": {"inner_lr": "code"}}, "Did you mean 'cafeme.inner_lr'"),
         (("sources",), {"dataset": {"degres": "code"}}, "Did you mean 'dataset.degrees'"),
         (("sources",), {"batch": "papr"}, "sources.batch: "),
-        (("column", 0, "sources"), {"cohrt": "code"}, "column[0].sources.cohrt: Unknown setting 'cohrt'. Did you"),
+        (("column", 0, "sources"), {"cohrt": "code"}, "column[0].sources: Unknown setting 'cohrt'. Did you"),
         (("column", 0, "batch"), {"value": 10, "sorce": "code"}, "column[0].batch.sorce: unknown key, did you mean 's"),
         (("column", 0, "batch"), {"value": 10, "source": "me"}, "column[0].batch.source: one of paper, code, inferred"),
         (("column", 0, "batch"), {"value": 0, "source": "code"}, "column[0].batch: "),
@@ -176,7 +176,7 @@ def test_a_difference_is_suspect_where_one_of_its_two_is(tmp_path: Path) -> None
 def test_what_is_followed_by_cell_and_in_a_line(tmp_path: Path) -> None:
     whole = table(tmp_path, said())
     assert {cell.follows for cell in whole.cells} == {"code", "their code"}
-    assert whole.protocol == "cafeme on A: their code; all else: code"
+    assert whole.protocol == "cafeme, a: their code; all else: code"
     assert table(tmp_path, said(), methods=["cafeme"], columns=["a"]).protocol == "their code"
     assert table(tmp_path, said(), columns=["b"]).protocol == "code"
 

@@ -51,7 +51,7 @@ def refusal(asked: Suite, **arguments: Any) -> str:
 )
 def test_a_stage_that_the_method_does_not_have_is_refused(method: str, stage: str, has: str) -> None:
     said = refusal(suite({"method": method, "stage": stage}))
-    assert said == f"tiny.toml: row[0].stage: {method} has no stage {stage!r}; {has}"
+    assert said.startswith(f"tiny.toml: row[0].stage: {method} has no stage {stage!r}; {has} See ")
 
 
 def test_also_where_the_table_does_not_show_it() -> None:
@@ -59,23 +59,14 @@ def test_also_where_the_table_does_not_show_it() -> None:
     assert "row[0].stages: fedprox has no stage 'personalized'" in refusal(suite(row))
 
 
-@pytest.mark.parametrize(
-    ("stage", "hook"),
-    [
-        ("personalized", "`def personal_model(self, f, server, state, *batches, round)`"),
-        ("stored", "`def personal_model(self, f, server, state, *batches, round, upload=None)`"),
-    ],
-)
-def test_who_wrote_the_method_is_told_what_to_write(tmp_path: Path, stage: str, hook: str) -> None:
+@pytest.mark.parametrize("stage", ["personalized", "stored"])
+def test_who_wrote_the_method_is_pointed_to_the_docs(tmp_path: Path, stage: str) -> None:
     (method,) = guest(tmp_path)
     asked = refusal(suite({"method": "ditto", "stage": stage}), methods=[method])
     for said in (asked, refusal(suite({"method": method, "stage": stage}))):
-        assert (
-            f"mine.py:Mine has no stage {stage!r}; it has global, finetuned. For it to have one, write {hook}" in said
-        )
-        assert "docs/methods.md" in said
+        assert f"mine.py:Mine has no stage {stage!r}; it has global, finetuned." in said and "docs/methods.md" in said
     section = (Path(__file__).parents[2] / "docs/methods.md").read_text().split("**Which stages exist.**")[1]
-    assert hook[5 : hook.index("(")] in section
+    assert "personal_model" in section
 
 
 def test_a_stage_that_needs_a_hyperparameter_is_refused_without_it() -> None:
