@@ -107,8 +107,8 @@ def _tune(
 ) -> int:
     """Train the trials of a method, rung by rung, and print what is best; the exit code."""
     from pflbench.cli.progress import Display
-    from pflbench.running.executors import train
-    from pflbench.running.tuning import as_judged, check_scored_rounds, tuning_outcomes, work_of_searches
+    from pflbench.running.training import train
+    from pflbench.running.tuning import check_scored_rounds, tuning_outcomes, work_of_searches
     from pflbench.store.store import Store
 
     problems = False
@@ -116,8 +116,7 @@ def _tune(
     for _ in found[0].trials[0].rungs:
         there = tuning_outcomes(suite, profile, found, Store(results, mends=not dry_run, packaged=True))
         with Display(quiet) as display:
-            on_event = as_judged(there, Store(results, packaged=True), display.event)
-            outcome = train(work_of_searches(there), results, execution, on_event, dry=dry_run)
+            outcome = train(work_of_searches(there), results, execution, display.event, dry=dry_run)
         errors_only = [one for one in outcome.dones if one.status == "error"]  # the table has the others
         say_failures(outcome._replace(earlier={}, dones=errors_only))
         problems = bool(outcome.problems)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
@@ -136,10 +136,6 @@ class Handed(NamedTuple):
     settled: Settled
 
 
-Elsewhere = Callable[[Handed], "tuple[list[Done], list[str]]"]
-"""Function that trains on other machines; it returns what is finished, and what to say of the rest."""
-
-
 def train(
     work: Work,
     results: Path,
@@ -147,14 +143,13 @@ def train(
     on_event: OnEvent = unheard,
     *,
     dry: bool = False,
-    elsewhere: Elsewhere | None = None,
 ) -> Outcome:
     """Train those of these runs that have no result. Every finished run is in the store before its `Done` is reported.
 
     Of several processes that train into one folder, each takes the longest run on which no other has a lease.
     With `execution.checkpoint_every`, SIGTERM ends it after the round that is under way.
 
-    `dry`: say what there is to do, and stop. `elsewhere`: trains instead of this process and its workers.
+    `dry`: say what there is to do, and stop.
 
     Raises:
         UsageError: A user's method cannot be built or breaks the contract, or the device is not there.
@@ -183,7 +178,7 @@ def train(
     keep_requests(store, requests, {spec.id for spec in asked.runnable})
     handed = Handed(work._replace(specs=asked.runnable), results, execution, on_event, before, settled)
     with stopping.heeding() if execution.checkpoint_every and execution.executor != "slurm" else nullcontext():
-        dones, problems = (elsewhere or _here)(handed)
+        dones, problems = _start(handed)
         problems = [*asked.problems, *problems]
         _tell_bare(_done_elsewhere(dones), store, execution, on_event)
         return asked._replace(dones=dones, problems=problems, stopped=stopping.end_requested(), waited=execution.wait)
@@ -193,8 +188,7 @@ def _check(specs: Sequence[RunSpec], work: Work, execution: Execution) -> None:
     """Build what the runs name, and deal the user's own splits, before anything trains. Raises `PflbenchError`."""
     made = [(spec, work.places.get(spec.id, {})) for spec in specs]
     build.check_all(made)
-    if execution.executor != "ray":  # whose nodes have data of their own
-        build.check_data(made, data_root(execution.data_dir))
+    build.check_data(made, data_root(execution.data_dir))
 
 
 def _done_elsewhere(dones: Iterable[Done]) -> list[str]:
@@ -212,6 +206,13 @@ def _before(asked: Outcome, store: Store) -> dict[str, Mapping[str, object] | No
     """The provenance of what is stored now of what is to be trained, by run id."""
     found = {spec.id: store.find(spec.id) for spec in asked.runnable}
     return {id: one and one.provenance for id, one in found.items()}
+
+
+def _start(handed: Handed) -> tuple[list[Done], list[str]]:
+    """Train by this machine, Slurm or Ray. Returns what is finished, and what to say of the rest."""
+    from pflbench.running import cluster, slurm  # which import this module
+
+    return {"local": _here, "slurm": slurm.train, "ray": cluster.train}[handed.execution.executor](handed)
 
 
 def _here(handed: Handed) -> tuple[list[Done], list[str]]:
@@ -301,9 +302,7 @@ def _tell_bare(ids: Iterable[str], store: Store, execution: Execution, on_event:
 
 
 def _lacking(specs: Sequence[RunSpec], work: Work, execution: Execution) -> dict[RunSpec, tuple[str, ...]]:
-    """Data that each of these runs lacks, in sentences. The nodes of a Ray cluster have data of their own."""
-    if execution.executor == "ray":
-        return dict.fromkeys(specs, ())
+    """Data that each of these runs lacks, in sentences."""
     data = DataCheck(data_root(execution.data_dir))
     return {spec: data.problems(spec, work.places.get(spec.id, {})) for spec in specs}
 
