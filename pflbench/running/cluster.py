@@ -101,9 +101,9 @@ def _connected(execution: Execution) -> tuple[Any, bool]:
     handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address or "local", **settings)
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+    except Exception as error:  # whatever Ray says
         where = f"there is no Ray cluster at {address!r}" if address else "Ray does not start"
-        raise UsageError(f"--executor ray: {where}: {str(error).strip().splitlines()[0]}") from error
+        raise UsageError(f"--executor ray: {where}: {(str(error).strip() or repr(error)).splitlines()[0]}") from error
     if stopping.flag() is not None:  # Ray took it for itself
         signal.signal(signal.SIGTERM, handler)
     listens = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]

@@ -46,8 +46,7 @@ def job_text(handed: training.Handed, *, wait: bool) -> str:
         follow=absolute(str(execution.follow)) if execution.follow else None,
         data_dir=Path(execution.data_dir).expanduser().absolute() if execution.data_dir else None,
     )
-    work = handed.work._replace(before=handed.before)  # also of a job that starts for the second time
-    return INPUT.dump_json((work, handed.results.absolute(), inside)).decode()
+    return INPUT.dump_json((handed.work, handed.results.absolute(), inside)).decode()
 
 
 def drain(text: str, *ends: Signals) -> tuple[int, list[str]]:

@@ -124,7 +124,6 @@ class Handed(NamedTuple):
         results: The results folder.
         execution: How to train.
         on_event: Hears what happens.
-        before: By run id, the provenance of what was stored when this began.
         settled: What others made of a run since then.
     """
 
@@ -132,7 +131,6 @@ class Handed(NamedTuple):
     results: Path
     execution: Execution
     on_event: OnEvent
-    before: Mapping[str, Mapping[str, object] | None]
     settled: Settled
 
 
@@ -176,7 +174,7 @@ def train(
     if not execution.unchecked:
         _hold(asked.runnable, work, on_event)
     keep_requests(store, requests, {spec.id for spec in asked.runnable})
-    handed = Handed(work._replace(specs=asked.runnable), results, execution, on_event, before, settled)
+    handed = Handed(work._replace(specs=asked.runnable, before=before), results, execution, on_event, settled)
     with stopping.heeding() if execution.checkpoint_every and execution.executor != "slurm" else nullcontext():
         dones, problems = _start(handed)
         problems = [*asked.problems, *problems]
@@ -217,7 +215,7 @@ def _start(handed: Handed) -> tuple[list[Done], list[str]]:
 
 def _here(handed: Handed) -> tuple[list[Done], list[str]]:
     """Train in this process and its workers."""
-    work, results, execution, on_event, _, settled = handed
+    work, results, execution, on_event, settled = handed
     devices = choose_devices(execution.device)
     for precision in sorted({spec.precision for spec in work.specs}):
         for device in devices:
