@@ -107,7 +107,7 @@ def _tune(
 ) -> int:
     """Train the trials of a method, rung by rung, and print what is best; the exit code."""
     from pflbench.cli.progress import Display
-    from pflbench.running.training import train
+    from pflbench.running.executors import train
     from pflbench.running.tuning import check_scored_rounds, tuning_outcomes, work_of_searches
     from pflbench.store.store import Store
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pflbench.running import training
+from pflbench.running import cluster, slurm, training
 from pflbench.running.datasets import count_datasets, shown_by
 from pflbench.running.events import Notice, OnEvent, unheard
 from pflbench.running.execution import Execution
@@ -46,5 +46,13 @@ def run(
         on_event(Notice(sentence))
     if not asked:
         return Outcome([], missing, {}, {})
-    outcome = training.train(_work_of(asked), results, execution, on_event, dry=dry)
+    outcome = train(_work_of(asked), results, execution, on_event, dry=dry)
     return outcome._replace(problems=[*missing, *outcome.problems])
+
+
+def train(
+    work: Work, results: Path, execution: Execution, on_event: OnEvent = unheard, *, dry: bool = False
+) -> Outcome:
+    """Train those of these runs that have no result, where `execution` says. All else is as in `training.train`."""
+    elsewhere = {"local": None, "slurm": slurm.train, "ray": cluster.train}[execution.executor]
+    return training.train(work, results, execution, on_event, dry=dry, elsewhere=elsewhere)

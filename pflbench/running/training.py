@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
@@ -141,13 +141,15 @@ def train(
     on_event: OnEvent = unheard,
     *,
     dry: bool = False,
+    elsewhere: Callable[[Handed], tuple[list[Done], list[str]]] | None = None,
 ) -> Outcome:
     """Train those of these runs that have no result. Every finished run is in the store before its `Done` is reported.
 
     Of several processes that train into one folder, each takes the longest run on which no other has a lease.
     With `execution.checkpoint_every`, SIGTERM ends it after the round that is under way.
 
-    `dry`: say what there is to do, and stop.
+    `dry`: say what there is to do, and stop. `elsewhere`: trains instead of this process and its workers, and returns
+    what is finished, and what to say of the rest.
 
     Raises:
         UsageError: A user's method cannot be built or breaks the contract, or the device is not there.
@@ -176,7 +178,7 @@ def train(
     keep_requests(store, requests, {spec.id for spec in asked.runnable})
     handed = Handed(work._replace(specs=asked.runnable, before=before), results, execution, on_event, settled)
     with stopping.heeding() if execution.checkpoint_every and execution.executor != "slurm" else nullcontext():
-        dones, problems = _start(handed)
+        dones, problems = (elsewhere or _here)(handed)
         problems = [*asked.problems, *problems]
         _tell_bare(_done_elsewhere(dones), store, execution, on_event)
         return asked._replace(dones=dones, problems=problems, stopped=stopping.end_requested(), waited=execution.wait)
@@ -204,13 +206,6 @@ def _before(asked: Outcome, store: Store) -> dict[str, Mapping[str, object] | No
     """The provenance of what is stored now of what is to be trained, by run id."""
     found = {spec.id: store.find(spec.id) for spec in asked.runnable}
     return {id: one and one.provenance for id, one in found.items()}
-
-
-def _start(handed: Handed) -> tuple[list[Done], list[str]]:
-    """Train by this machine, Slurm or Ray. Returns what is finished, and what to say of the rest."""
-    from pflbench.running import cluster, slurm  # which import this module
-
-    return {"local": _here, "slurm": slurm.train, "ray": cluster.train}[handed.execution.executor](handed)
 
 
 def _here(handed: Handed) -> tuple[list[Done], list[str]]:

@@ -46,7 +46,8 @@ def _work(spec: RunSpec, reference: str, every: int | None) -> float | None:
     if examples is None:
         return None
     method, network = build.construct(reference, spec.method.hyper), build.network(spec)
-    rows = examples / spec.clients
+    divided = getattr(build.partition(spec.partition), "divided", lambda examples, clients: examples)
+    rows = divided(examples, spec.clients) / spec.clients
     query = rows / 6 if isinstance(spec.query, str) else rows * spec.query
 
     def drawn(draw: Draw) -> float:
