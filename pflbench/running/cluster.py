@@ -37,16 +37,7 @@ def train(handed: training.Handed) -> tuple[list[Done], list[str]]:
 
 
 def _train(ray: Any, handed: training.Handed, ours: bool) -> tuple[list[Done], list[str]]:
-    execution = handed.execution
-    cores, gpus = execution.jobs or 1, execution.gpus_per_task
-    resource, share, each = ("GPU", gpus, f"{gpus:g} GPU") if gpus else ("CPU", cores, count(cores, "core"))
-    room = int(ray.cluster_resources().get(resource, 0) / share + 1e-9)
-    if not room and (execution.slots is None or (ours and execution.ray_address is None)):
-        raise UsageError(f"--executor ray: no node has room for a task with {each}.")
-    number = min(execution.slots or room, len(handed.work.specs))
-    text = jobs.job_text(handed, wait=True)
-    task = ray.remote(_drain).options(num_cpus=0 if gpus else cores, num_gpus=gpus or 0)
-    tasks = [task.remote(text) for _ in range(number)]
+    tasks, where = _started(ray, handed, ours)
 
     def is_over() -> bool:
         _, running = ray.wait(tasks, num_returns=len(tasks), timeout=0)
@@ -56,14 +47,28 @@ def _train(ray: Any, handed: training.Handed, ours: bool) -> tuple[list[Done], l
         return not running
 
     try:
-        dones = jobs.watch(handed, f"{count(number, 'task')} of Ray, each with {each}", is_over, PAUSE)
+        dones = jobs.watch(handed, where, is_over, PAUSE)
     except KeyboardInterrupt:
         for task in tasks:
             ray.cancel(task, force=True)
         raise
-    ray.wait(tasks, num_returns=number, timeout=10)  # they give their leases back
+    ray.wait(tasks, num_returns=len(tasks), timeout=10)  # they give their leases back
     remaining = 0 if stopping.end_requested() else len(handed.work.specs) - len(dones)
     return dones, jobs.ended(remaining, "Ray task", _complaints(ray, tasks) if remaining else [])
+
+
+def _started(ray: Any, handed: training.Handed, ours: bool) -> tuple[list[Any], str]:
+    """Tasks of Ray that train, and a text that describes them. Raises `UsageError` if there is never room for one."""
+    execution = handed.execution
+    cores, gpus = execution.jobs or 1, execution.gpus_per_task
+    resource, share, each = ("GPU", gpus, f"{gpus:g} GPU") if gpus else ("CPU", cores, count(cores, "core"))
+    room = int(ray.cluster_resources().get(resource, 0) / share + 1e-9)
+    if not room and (execution.slots is None or (ours and execution.ray_address is None)):
+        raise UsageError(f"--executor ray: no node has room for a task with {each}.")
+    number = min(execution.slots or room, len(handed.work.specs))
+    task = ray.remote(_drain).options(num_cpus=0 if gpus else cores, num_gpus=gpus or 0)
+    text = jobs.job_text(handed, wait=True)
+    return [task.remote(text) for _ in range(number)], f"{count(number, 'task')} of Ray, each with {each}"
 
 
 def _drain(text: str) -> list[str]:
