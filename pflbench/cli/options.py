@@ -139,7 +139,7 @@ def _arguments(asked: Mapping[str, Asked]) -> dict[str, Asked]:
 
 def _object(kind: str, typed: dict[str, Any]) -> Any:
     """The selection, execution or `Wanted` that was typed."""
-    made: Selection | Execution = {"selection": EVERYTHING, "wanted": Wanted(), "execution": Execution()}[kind]
+    made: Any = {"selection": EVERYTHING, "wanted": Wanted(), "execution": Execution()}[kind]
     reads = {one.name: one.metadata["read"] for one in fields(made) if "read" in one.metadata}
     values = {
         name: reads[name](value) if name in reads else value for name, value in typed.items() if value is not None

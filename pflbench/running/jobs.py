@@ -37,7 +37,11 @@ def job_text(handed: training.Handed, *, wait: bool) -> str:
     execution = handed.execution
     inside = replace(
         execution,
-        **{"executor": "local", "slots": None, "gpus_per_task": None, "slurm_partition": None, "slurm": {}},
+        executor="local",
+        slots=None,
+        gpus_per_task=None,
+        slurm_partition=None,
+        slurm={},
         ray_address=None,
         wait=wait,
         shard=None,  # taken before

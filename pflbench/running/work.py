@@ -47,7 +47,7 @@ def _work(spec: RunSpec, reference: str, every: int | None) -> float | None:
         return None
     method, network = build.construct(reference, spec.method.hyper), build.network(spec)
     divided = getattr(build.partition(spec.partition), "divided", lambda examples, clients: examples)
-    rows = divided(examples, spec.clients) / spec.clients
+    rows: float = divided(examples, spec.clients) / spec.clients
     query = rows / 6 if isinstance(spec.query, str) else rows * spec.query
 
     def drawn(draw: Draw) -> float:
