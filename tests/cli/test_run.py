@@ -1,6 +1,5 @@
 """`pflbench run`: what runs, what is left alone, and what a resumed matrix keeps."""
 
-import csv
 import re
 from pathlib import Path
 
@@ -30,20 +29,6 @@ def test_runs_to_a_table_and_again_to_nothing(cli, folder: Path, monkeypatch) ->
     assert stored(folder / "results") == kept
     table = cli("report", "-s", "tiny.toml", "--format", "csv")
     assert table.code == 0 and "ditto" in table.out
-
-
-def test_a_runs_line_has_the_numbers_of_its_table(cli) -> None:
-    """Here they are means over two steps of fine-tuning, and of each stage of FedAvg."""
-    ran = cli("run", "-s", "tiny.toml", "--column", "shards", "--seeds", "0").out
-    told = {
-        (method, stage): float(mean)
-        for method, line in re.findall(r"shards · (\S+) · seed 0: (.*) in ", ran)
-        for mean, stage in re.findall(r"(\d+\.\d\d) % \((\w+)\)", line)
-    }
-    asked = ("-s", "tiny.toml", "--column", "shards", "--seeds", "0", "--format", "csv")
-    table = csv.DictReader(cli("report", *asked).out.splitlines())
-    read = {(cell["method"], cell["stage"]): round(float(cell["mean"]), 2) for cell in table if cell["mean"]}
-    assert told == read and set(read) == {("fedavg", "global"), ("fedavg", "finetuned"), ("ditto", "finetuned")}
 
 
 def test_less_than_the_whole_is_said_while_running_and_in_the_table(cli, folder: Path) -> None:
