@@ -96,10 +96,8 @@ def plan(
     results: Where = "results",
     *,
     data_dir: Where | None = None,
-    measure: bool = True,
     shard: str | Shard | None = None,
     fresh: bool = False,
-    on_event: OnEvent | None = None,
 ) -> Plan:
     """Cost of training the missing runs of a selection, and all that `run` would count. Nothing is trained.
 
@@ -107,10 +105,8 @@ def plan(
         part: What would be trained: a selection, or a suite's name.
         results: The results folder.
         data_dir: Where the datasets are, if not in the data root.
-        measure: Whether to measure for seconds how fast this machine is, where a run's time is unknown.
         shard: Only this part of the runs, as "1/3".
         fresh: Plan also runs that came with pflbench.
-        on_event: Hears what is about to be measured; `print` prints it.
 
     Returns:
         The plan; its text is a table.
@@ -123,8 +119,8 @@ def plan(
 
     part = _selected(part)
     suites, root = loaded(part.suites, data_dir), data_root(data_dir)
-    mine, heard = parse_shard(str(shard)) if isinstance(shard, str | int) else shard, on_event or unheard
-    return planning.plan(suites, part, Path(results), root, measure=measure, on_event=heard, shard=mine, fresh=fresh)
+    chosen = parse_shard(str(shard)) if isinstance(shard, str | int) else shard
+    return planning.plan(suites, part, Path(results), root, shard=chosen, fresh=fresh)
 
 
 def run(

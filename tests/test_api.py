@@ -16,7 +16,6 @@ import pytest
 import pflbench
 from pflbench.errors import UsageError
 from pflbench.result import RunResult, Score
-from pflbench.running.events import Event
 from pflbench.running.task import Done
 from pflbench.running.training import Outcome
 from pflbench.store import Store
@@ -101,8 +100,8 @@ def test_a_suites_name_is_a_selection() -> None:
         pflbench.table("cafeme-table1", fresh=True)
     with pytest.raises(UsageError, match="No finished run"):
         pflbench.scores("cafeme-table1")
-    counted = pflbench.plan("fedec-table1", measure=False)
-    assert str(counted) == str(pflbench.plan(pflbench.select("fedec-table1"), measure=False))
+    counted = pflbench.plan("fedec-table1")
+    assert str(counted) == str(pflbench.plan(pflbench.select("fedec-table1")))
     calls: list[Callable[[Any], object]] = [pflbench.run, pflbench.plan, pflbench.table, pflbench.scores]
     for call in calls:
         with pytest.raises(UsageError, match="Did you mean 'cafeme-table1'"):
@@ -126,12 +125,9 @@ def test_a_plan_of_statistics_says_what_run_would_count() -> None:
     assert "1797 images" in str(pflbench.plan(part)) and "counted before" in str(pflbench.plan(part))
 
 
-def test_a_plan_measures_unless_told_not_to() -> None:
-    part = pflbench.select("cafeme-table1", columns=["rmnist-shards"], methods=["fedavg"], profile="smoke")
-    assert "time unknown" in str(pflbench.plan(part, measure=False))
-    heard: list[Event] = []
-    assert " measured\n" in str(pflbench.plan(part, on_event=heard.append))
-    assert [str(event).startswith("Measuring on one core") for event in heard] == [True]
+def test_a_plan_says_that_a_time_is_unknown(tmp_path: Path) -> None:
+    part = pflbench.select("cafeme-table1", columns=["rmnist-shards"], methods=["fedavg"], profile="smoke", seeds=[99])
+    assert "time unknown" in str(pflbench.plan(part, tmp_path))
 
 
 def test_a_table_without_results_is_an_error_though_others_have_some() -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=str)
 show_tracebacks = False  # --debug
-VARIABLES = "Environment variables set options, too: PFLBENCH_SEEDS is --seeds."
+VARIABLES = "Environment variables: PFLBENCH_RESULTS, PFLBENCH_DATA_DIR, PFLBENCH_JOBS, PFLBENCH_DEVICE."
 """Last line of each verb's help."""
 
 

@@ -96,7 +96,7 @@ def _options(
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 1 a run failed, 2 a wrong request, 75 stopped, 130 interrupted."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    debug = "--debug" in arguments or os.environ.get("PFLBENCH_DEBUG", "") not in ("", "0")
+    debug = "--debug" in arguments
     arguments = [a for a in arguments if a != "--debug"]
     common.show_tracebacks = debug
     _settle_streams()

@@ -50,7 +50,6 @@ def report(
         bool,
         option(
             "--full",
-            envvar="PFLBENCH_REPORT_FULL",
             help="On a terminal: all rows and columns, differences from the paper, and what they rest on.",
         ),
     ] = False,
@@ -152,7 +151,6 @@ def explain(
         bool,
         option(
             "--full",
-            envvar="PFLBENCH_EXPLAIN_FULL",
             help="Add values with their sources, trials, departures, the federation and the runs.",
         ),
     ] = False,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from pflbench.cli import common, options
 from pflbench.cli.common import console, errors
-from pflbench.cli.options import EXECUTION, SELECTION, asking, option
+from pflbench.cli.options import EXECUTION, SELECTION, asking
 from pflbench.commands import command
 from pflbench.console import Console
 from pflbench.data.root import data_root
@@ -17,7 +17,6 @@ from pflbench.running.execution import Execution
 from pflbench.selection import Selection
 
 if TYPE_CHECKING:
-    from pflbench.running.events import Event
     from pflbench.running.training import Outcome
 
 STOPPED = 75
@@ -61,7 +60,7 @@ def _say_jobs(runs: int, selection: Selection, execution: Execution, results: Pa
     console().print(slurm.jobs_text(runs, execution))
     root = data_root(execution.data_dir)
     suites = loaded(selection.suites, execution.data_dir)
-    planned = planning.plan(suites, selection, results, root, measure=False, shard=execution.shard)
+    planned = planning.plan(suites, selection, results, root, shard=execution.shard)
     for table in planned.tables:
         console().print(table.total)
 
@@ -91,22 +90,15 @@ def plan(
     selection: Selection,
     results: options.Results = options.DEFAULT_RESULTS,
     data_dir: options.DataDir = None,
-    measure: Annotated[
-        bool,
-        option(
-            "--measure/--no-measure",
-            help="Where a time is unknown, measure for seconds how fast this machine trains, or leave it unknown.",
-        ),
-    ] = True,
     shard: options.ShardText = None,
     fresh: options.Fresh = False,
 ) -> int:
     """Say what `pflbench run` would do for this part of a suite: runs, what is done, time, disk. Trains nothing.
 
-    A time comes from what an earlier plan measured on this machine; else from finished runs in
-    this results folder that this machine's processor made; else from those of another machine. Finished runs tell of
-    runs with the same method and hyperparameters, dataset, network, cohort, batch, precision and scoring, and of at
-    most four times their rounds. What nothing tells is measured on one core, and kept.
+    A time comes from finished runs in this results folder that this machine's processor made; else from those of
+    another machine, scaled by the time of one product of matrices where they have it. Finished runs tell of runs with
+    the same method and hyperparameters, dataset, network, cohort, batch, precision and scoring, and of at most four
+    times their rounds. What nothing tells is unknown: train one seed.
     """
     from pflbench.running.planning import plan
     from pflbench.suite.load import loaded
@@ -115,15 +107,9 @@ def plan(
     part = parse_shard(shard) if shard else None
     suites = loaded(selection.suites, data_dir)
     root = data_root(data_dir)
-    made = plan(suites, selection, results, root, measure=measure, on_event=_say_measuring, shard=part, fresh=fresh)
+    made = plan(suites, selection, results, root, shard=part, fresh=fresh)
     for text in (*made.remarks, *made.tables):
         console().print(text)
     for lack in made.lacks:
         errors().print(f"Warning: {lack}")
-    for reason in made.unknown:
-        console().print(reason)
     return 0
-
-
-def _say_measuring(event: Event) -> None:
-    errors().print(f"{event} --no-measure leaves it out.")

@@ -106,14 +106,13 @@ def _tune(
     """Train the trials of a method, and print what is best; the exit code."""
     from pflbench.cli.progress import Display
     from pflbench.running.executors import train
-    from pflbench.running.tuning import as_judged, check_scored_rounds, tuning_outcomes, work_of_searches
+    from pflbench.running.tuning import check_scored_rounds, tuning_outcomes, work_of_searches
     from pflbench.store.store import Store
 
     check_scored_rounds(found, Store(results, mends=not dry_run, packaged=True), execution.evaluate_every)
     before = tuning_outcomes(suite, profile, found, Store(results, mends=not dry_run, packaged=True))
     with Display(quiet) as display:
-        on_event = as_judged(before, Store(results, packaged=True), display.event)
-        outcome = train(work_of_searches(before), results, execution, on_event, dry=dry_run)
+        outcome = train(work_of_searches(before), results, execution, display.event, dry=dry_run)
     errors_only = [one for one in outcome.dones if one.status == "error"]  # the table has the others
     say_failures(outcome._replace(earlier={}, dones=errors_only))
     store = Store(results, mends=not dry_run, packaged=True)

@@ -42,13 +42,12 @@ class Training:
     @cached_property
     def work(self) -> Mapping[str, float]:
         """The cost of each run relative to the others, by its id; its rounds where that is unknown."""
-        from pflbench.running.estimate import relative_work
+        from pflbench.running.work import work_of
 
-        each = [(spec, task) for task in self.tasks for spec in task.specs]
-        known = relative_work(
-            {spec: task.reference for spec, task in each}, {spec.id: task.every for spec, task in each}
-        )
-        return known or {spec.id: spec.rounds for spec in self.specs}
+        each = [(spec, work_of(spec, task.reference, task.every)) for task in self.tasks for spec in task.specs]
+        if any(work is None for _, work in each):
+            return {spec.id: spec.rounds for spec, _ in each}
+        return {spec.id: work or 0.0 for spec, work in each}
 
     def __str__(self) -> str:
         return f"Running on {self.where}."

@@ -1,9 +1,9 @@
-"""Plan of a training: the time that missing runs take, by measurements and finished runs. Trains nothing."""
+"""Plan of a training: the time that missing runs take, by finished runs. Trains nothing."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -12,15 +12,12 @@ from typing import NamedTuple
 from rich import box
 from rich import table as grid
 
-from pflbench import names
 from pflbench.console import Console
 from pflbench.errors import UsageError
-from pflbench.names import Places
 from pflbench.result import core_seconds
-from pflbench.running.again import often_enough, scored_rounds
+from pflbench.running.again import often_enough
 from pflbench.running.datasets import DataCheck, shown_by, to_count
-from pflbench.running.events import Notice, OnEvent, unheard
-from pflbench.running.machine import processor, seconds_per_example, trial_key, trials
+from pflbench.running.machine import processor, product_seconds
 from pflbench.running.shards import in_shard
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
@@ -34,11 +31,10 @@ from pflbench.units import Shard, count, duration
 LONG_ENOUGH = 4
 """A finished run speaks for runs of at most so many times its rounds."""
 BYTES_PER_RUN = 21_000  # a stored run of 20 clients × 51 points, measured
-MEASURED, RUNS, ELSEWHERE = "measured", "runs", "another machine"
-"""Sources of a time: measurements and finished runs on this machine, finished runs of another one."""
+RUNS, SCALED, ELSEWHERE = "runs", "another machine, scaled", "another machine"
+"""Sources of a time: finished runs on this machine's processor; those of another, scaled by one product of matrices."""
 WIDTH = 100
 """Of a plan as text, in characters."""
-NOT_MEASURED = "Unknown times can be measured: leave out --no-measure (in Python, measure=False)."
 
 
 class Estimate(NamedTuple):
@@ -137,16 +133,14 @@ class Plan:
         tables: The tables that have runs.
         remarks: Of suites that train nothing, why, and what would be counted; in sentences.
         lacks: Why some cannot be trained: suites that refuse the selection, what is not in the data root; in sentences.
-        unknown: Why times are unknown, in sentences.
     """
 
     tables: tuple[TablePlan, ...]
     remarks: tuple[str, ...]
     lacks: tuple[str, ...]
-    unknown: tuple[str, ...]
 
     def __str__(self) -> str:
-        return "\n".join([*self.remarks, *map(str, self.tables), *self.lacks, *self.unknown])
+        return "\n".join([*self.remarks, *map(str, self.tables), *self.lacks])
 
 
 def _total(estimates: Sequence[Estimate]) -> float:
@@ -159,8 +153,6 @@ def plan(
     results: Path,
     root: Path,
     *,
-    measure: bool = True,
-    on_event: OnEvent = unheard,
     shard: Shard | None = None,
     fresh: bool = False,
 ) -> Plan:
@@ -180,23 +172,9 @@ def plan(
     wanted = _wanted(asked, shard)
     if shipped := sum((run := stored.get(spec.id)) is not None and run.shipped for spec in wanted):
         remarks += (came_with_pflbench(shipped, len(wanted)),)
-    measured = (lambda tables: _measured(tables, root, on_event)) if measure else None
-    tables, why = _timed(lambda: [_table_plan(one, wanted, stored, data, Times(history)) for one in asked], measured)
+    tables = [_table_plan(one, wanted, stored, data, Times(history)) for one in asked]
     lacks = [sentence for table in tables for line in table.lines if line.missing for sentence in line.lacks]
-    return Plan(tuple(tables), remarks, tuple(dict.fromkeys([*refusals, *lacks])), why)
-
-
-def _timed(
-    planned: Callable[[], list[TablePlan]], measured: Callable[[Sequence[TablePlan]], tuple[str, ...]] | None
-) -> tuple[list[TablePlan], tuple[str, ...]]:
-    """The tables as planned, once more after measuring what they do not know; and why times stay unknown."""
-    tables = planned()
-    if not any(line.unknown for table in tables for line in table.lines):
-        return tables, ()
-    if measured is None:
-        return tables, (NOT_MEASURED,)
-    why = measured(tables)
-    return planned(), why
+    return Plan(tuple(tables), remarks, tuple(dict.fromkeys([*refusals, *lacks])))
 
 
 def _wanted(asked: Sequence[Part], shard: Shard | None) -> set[RunSpec]:
@@ -230,21 +208,6 @@ def _remarks(suite: Suite, part: Selection, results: Path, data: DataCheck) -> I
         yield shown_by(suite, part, results)
 
 
-def _measured(tables: Sequence[TablePlan], root: Path, on_event: OnEvent) -> tuple[str, ...]:
-    """Measure what unknown times depend on. Returns why others stay unknown, in sentences."""
-    from pflbench.running.estimate import Unknown, measure  # which imports torch
-
-    kinds: dict[str, tuple[str, Unknown]] = {}
-    for table in tables:
-        for line in table.lines:
-            for spec in line.unknown:
-                one = Unknown(spec, table.table.locations.get(spec.id, {}), line.lacks)
-                kinds.setdefault(spec.group(), (f"{line.column} · {line.label}", one))
-    reasons = measure([one for _, one in kinds.values()], root, lambda text: on_event(Notice(text)))
-    named = {one.spec.id: name for name, one in kinds.values()}
-    return tuple(f"The time of {named[id]} is unknown: {why}." for id, why in reasons.items())
-
-
 def _table_plan(
     asked: Part, wanted: Collection[RunSpec], stored: Mapping[str, Stored], data: DataCheck, times: Times
 ) -> TablePlan:
@@ -260,53 +223,34 @@ def _table_plan(
             places = {spec: table.locations.get(spec.id, {}) for spec in specs}
             todo = [spec for spec, state in zip(specs, states, strict=True) if state == "missing"]
             lacks = dict.fromkeys(one for spec in todo for one in data.problems(spec, places[spec]))
-            missing = {spec: times.of(spec, places[spec], cell.every) for spec in todo}
+            missing = {spec: times.of(spec, cell.every) for spec in todo}
             name, rounds = labels[specs[0].id], specs[0].rounds
             lines.append(Line(cell.column.id, name, rounds, states, missing, tuple(lacks)))
     return TablePlan(table, tuple(lines))
 
 
-History = Mapping[tuple[str, int | None, bool], tuple[int, float]]
-"""Of the finished runs of a kind, scored as often, made by this machine's processor or not: the most rounds, and a
-round's seconds."""
+History = Mapping[tuple[str, int | None, str], tuple[int, float]]
+"""Of the finished runs of a kind, scored as often, by source: the most rounds, and a round's seconds here."""
 
 
+@dataclass
 class Times:
-    """Times of runs, as far as they are known.
+    """Times of runs, by the finished runs of their `_kind` that are scored as often and have a fourth of their rounds.
 
-    What was measured on this machine, by a plan; else finished runs that this machine's processor
-    made; else those of others. Runs tell of runs of their `_kind` that are scored as often, and of at most four times
-    their rounds.
+    Those that this machine's processor made come first.
     """
 
-    def __init__(self, history: History):
-        self.history, self.speeds, self.trials = history, seconds_per_example(), trials()
-        self.known: dict[tuple[str, int | None], Estimate | None] = {}
+    history: History
 
-    def of(self, spec: RunSpec, places: Places, every: int | None = None) -> Estimate | None:
+    def of(self, spec: RunSpec, every: int | None = None) -> Estimate | None:
         """Time of one run; None if it is unknown. Seeds differ in nothing that costs time.
 
         `every`: the interval of rounds after which it is scored, too; None: its last rounds alone.
         """
-        key = spec.group(), every
-        if key not in self.known:
-            self.known[key] = self._of(spec, places, every)
-        return self.known[key]
-
-    def _of(self, spec: RunSpec, places: Places, every: int | None) -> Estimate | None:
-        if self.speeds:
-            from pflbench.running.estimate import seconds  # which imports torch
-
-            counted = seconds(spec, names.place("methods", spec.method.name, places), self.speeds, every)
-            if counted is not None:
-                return Estimate(counted, MEASURED)
-        if trial := self.trials.get(trial_key(spec)):
-            took = trial["loading"] + spec.rounds * trial["round"] + scored_rounds(spec, every) * trial["scoring"]
-            return Estimate(took, MEASURED)
-        for own, source in ((True, RUNS), (False, ELSEWHERE)):
-            rounds, took = self.history.get((_kind(spec), every, own), (0, 0.0))
+        for source in (RUNS, SCALED, ELSEWHERE):
+            rounds, seconds = self.history.get((_kind(spec), every, source), (0, 0.0))
             if LONG_ENOUGH * rounds >= spec.rounds:
-                return Estimate(took * spec.rounds, source)
+                return Estimate(seconds * spec.rounds, source)
         return None
 
 
@@ -329,11 +273,15 @@ def _state(run: Stored | None, spec: RunSpec, every: int | None) -> str:
 
 def _history(stored: Iterable[Stored]) -> History:
     """Times of finished runs, scoring included: the median of the longest ones, as loading weighs on short ones."""
-    found: dict[tuple[str, int | None, bool], list[tuple[int, float]]] = {}
+    rates: dict[tuple[str, int | None, str], list[tuple[int, float]]] = {}
     for run in stored:
-        if run.failure is None and (took := core_seconds(run.provenance)):
-            every, own = run.provenance.get("evaluate_every"), run.provenance.get("device") == processor()
-            key = _kind(run.spec), every, own
-            found.setdefault(key, []).append((run.spec.rounds, took / run.spec.rounds))
-    longest = {key: max(values)[0] for key, values in found.items()}
-    return {key: (longest[key], median(s for n, s in values if n == longest[key])) for key, values in found.items()}
+        if run.failure is None and (seconds := core_seconds(run.provenance)):
+            source, product = ELSEWHERE, run.provenance.get("product_seconds")
+            if run.provenance.get("device") == processor():
+                source = RUNS
+            elif product:
+                source, seconds = SCALED, seconds * product_seconds() / product
+            key = _kind(run.spec), run.provenance.get("evaluate_every"), source
+            rates.setdefault(key, []).append((run.spec.rounds, seconds / run.spec.rounds))
+    longest = {key: max(values)[0] for key, values in rates.items()}
+    return {key: (longest[key], median(s for n, s in values if n == longest[key])) for key, values in rates.items()}

@@ -6,7 +6,6 @@ import contextlib
 import platform
 import re
 import subprocess
-import time
 from datetime import datetime, timezone
 from functools import cache
 from importlib.metadata import version
@@ -16,7 +15,7 @@ from typing import Any
 import torch
 
 from pflbench.package import FOLDER, __version__
-from pflbench.running.machine import processor
+from pflbench.running.machine import processor, product_seconds
 
 
 @cache
@@ -66,18 +65,7 @@ def has_bf16() -> bool:
 
 def bf16_rate() -> float:
     """Speed of matrix products in bf16 on one core, relative to fp32: instructions alone promise nothing."""
-    a = torch.ones(512, 512)
-    b = a.bfloat16()
-
-    def seconds(x: torch.Tensor) -> float:
-        times = []
-        for _ in range(5):
-            started = time.perf_counter()
-            x @ x
-            times.append(time.perf_counter() - started)
-        return min(times)
-
-    return seconds(a) / seconds(b)
+    return product_seconds() / product_seconds("bfloat16")
 
 
 def record(device: torch.device, data_hash: str) -> dict[str, Any]:
@@ -88,5 +76,6 @@ def record(device: torch.device, data_hash: str) -> dict[str, Any]:
         "device": device_name(str(device)),
         "finished": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
         "threads": torch.get_num_threads(),
+        "product_seconds": round(product_seconds(), 6),
         "data_hash": data_hash,
     }

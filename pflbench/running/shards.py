@@ -32,7 +32,7 @@ def in_shard(
     """
     if shard is None:
         return list(specs)
-    from pflbench.running.estimate import work_of  # which imports torch
+    from pflbench.running.work import work_of  # which imports torch
 
     count = counting or work_of
     stacks: dict[str, dict[RunSpec, None]] = {}

@@ -5,26 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from pflbench.running.task import Done, Task
 from pflbench.spec import RunSpec
+from pflbench.store.leases import Leases
 
 Settled = Callable[[RunSpec], "Done | None"]
 """The outcome of a run that another process has stored since this one began; None: it is still to do."""
-
-
-class Leasing(Protocol):
-    """Part of `store.leases.Leases` that `Shared` needs."""
-
-    def take(self, ids: Sequence[str], partly: bool = False) -> list[str]:
-        """Take leases on all these runs or none; `partly`: on those that are free. Return the ids taken."""
-
-    def release(self, ids: Collection[str]) -> None:
-        """Give leases back."""
-
-    def holders(self, ids: Collection[str]) -> list[str]:
-        """Return the holders of leases on these runs, in words."""
 
 
 class Alone:
@@ -51,7 +38,7 @@ class Shared:
     def __init__(
         self,
         tasks: Iterable[Task],
-        leases: Leasing | None = None,
+        leases: Leases | Alone | None = None,
         settled: Settled = lambda _: None,
         on_done: Callable[[Done], None] = lambda _: None,
     ) -> None:

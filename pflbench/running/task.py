@@ -34,7 +34,6 @@ from pflbench.running.models import Models
 from pflbench.spec import RunSpec
 from pflbench.store import models as kept
 from pflbench.store.header import Stored
-from pflbench.store.merging import bits_apart
 from pflbench.store.store import Store
 from pflbench.units import Interval
 
@@ -97,8 +96,6 @@ class Environment:
     """Target to which every round adds a line, see `follow.destination`."""
     keep_models: bool = False
     """True: the models of the last scores are kept beside the results."""
-    checkpoints: Path | None = None
-    """The folder that has the folder of checkpoints; None: that of the results."""
 
     @classmethod
     def of(cls, results: Path, execution: Execution, device: str) -> Environment:
@@ -144,11 +141,6 @@ class Done:
 
 
 OnRound = Callable[[int], None]
-_DIFFER = "The remade scores differ {}."
-_OTHER_MODELS = (
-    "made again, its scores are not the same to the last bit ({}): the stored result stays, and no models are kept. "
-    "Another --results folder takes both."
-)
 Lanes = Callable[[], int]
 
 
@@ -267,9 +259,9 @@ def _checkpoints(
     task: Task, env: Environment, data_hash: str, source: Mapping[str, Any]
 ) -> checkpoint.Checkpoints | None:
     """The group's checkpoints, if it is to have some. Also found where an earlier command wrote them."""
-    folder = checkpoint.folder_of(env.checkpoints or env.results, task.specs)
+    path = checkpoint.path_of(env.results, task.specs)
     if env.checkpoint_every is None:
-        checkpoint.tell_unread(folder)
+        checkpoint.tell_unread(path)
         return None
     conditions = {
         **checkpoint.conditions(env.device),
@@ -279,7 +271,7 @@ def _checkpoints(
         "deterministic": env.deterministic,
         "own code": hashlib.sha256(repr(sorted(source.items())).encode()).hexdigest()[:16] if source else None,
     }
-    return checkpoint.Checkpoints.of(folder, task.specs, env.checkpoint_every, conditions)
+    return checkpoint.Checkpoints.of(path, task.specs, env.checkpoint_every, conditions)
 
 
 def _followed(task: Task, follow: str, on_round: OnRound | None, trained: _Trained) -> OnRound:
@@ -388,7 +380,7 @@ def _store_all(
     if trained.models:
         trained.models.discard()
     if not any(done.fatal for done in dones):
-        checkpoint.remove(checkpoint.folder_of(env.checkpoints or env.results, task.specs))
+        checkpoint.remove(checkpoint.path_of(env.results, task.specs))
     return dones
 
 
@@ -408,65 +400,50 @@ def _store(
 
 
 def store_result(result: RunResult, env: Environment, detail: str = "", models: Models | None = None) -> Done:
-    """Store a run that was trained, here or elsewhere, unless a finished result is there that is not to be replaced.
+    """Store a run that was trained, unless a finished result is stored that is not to be replaced.
 
-    With its models, a finished result always stays, and they are kept only if its scores are the same to the last bit.
+    Models are of the scores that are stored with them: those of an earlier result go.
     """
     spec, failure, store = result.spec, result.failure, Store(env.results, fresh=True)
-    shown, seconds = headline(result.scores), float(result.provenance["wall_seconds"])
+    outcome = Done(
+        spec,
+        "failed" if failure else "done",
+        failure or "",
+        detail,
+        float(result.provenance["wall_seconds"]),
+        headline=headline(result.scores),
+        resumed=int(result.provenance.get("resumed") or 0),
+    )
     try:
-        # Asked now: another may have stored it meanwhile.
-        there = None if env.replace and models is None else store.find(spec.id)
-        if there is not None and there.failure is None and (settled := _beside(result, there, store, env, models)):
-            return settled
-        changed = _changed(result, store, env, models)
-        old = None if models is not None else _outdated(result, store)
+        stored = store.find(spec.id)  # asked now: another may have stored it meanwhile
+        difference = _difference(store, stored, result)
+        if stored is not None and difference is not None and not env.replace:
+            if difference:
+                stays = f"{difference} The stored result is kept; `--redo always` replaces it."
+                return replace(outcome, status="error", message=stays, headline="scores differ, stored result kept,")
+            if models is None and often_enough(stored.provenance, spec, env.evaluate_every):
+                return replace(outcome, elsewhere=True, seconds=0.0)
+        if difference:
+            outcome = replace(outcome, message=f"{difference} The new result replaces the stored one.")
         _write(result, store, models)
+        if models is not None:
+            models.publish(spec, result.provenance)
+        elif failure is None:
+            kept.remove(store.root, [spec.id])
     except PflbenchError as error:
         return Done(spec, "error", str(error), traceback.format_exc(), fatal=True)
-    if models is not None:
-        models.publish(spec, result.provenance)
-    if old:
-        kept.remove(store.root, [spec.id])
-    resumed = int(result.provenance.get("resumed") or 0)
-    return Done(
-        spec, "failed" if failure else "done", failure or changed, detail, seconds, headline=shown, resumed=resumed
-    )
+    return outcome
 
 
-def _changed(result: RunResult, store: Store, env: Environment, models: Models | None) -> str:
-    """Sentences on a finished run with other scores that `--redo always` replaces; empty if there is none."""
-    there = store.find(result.spec.id) if env.replace and models is None and result.failure is None else None
-    if there is None or there.failure is not None:
-        return ""
+def _difference(store: Store, stored: Stored | None, result: RunResult) -> str | None:
+    """Sentence on how scores differ from the stored ones, empty if they agree; None without two finished results."""
+    if stored is None or stored.failure is not None or result.failure is not None:
+        return None
     try:
-        different = apart(store.fetch(there), result)
-    except StoreError:  # damaged, which is no reason to keep it
-        return ""
-    return f"{_DIFFER.format(different)} The new result replaces the stored one." if different else ""
-
-
-def _beside(result: RunResult, there: Stored, store: Store, env: Environment, models: Models | None) -> Done | None:
-    """Outcome of a result where a finished one stays; None where it takes its place, as it has more rounds."""
-    if models is not None:
-        return _keep_models(result, store.fetch(there), env, models)
-    if result.failure is not None:
+        difference = apart(store.fetch(stored), result)
+    except StoreError:  # damaged
         return None
-    if different := apart(store.fetch(there), result):
-        stays = f"{_DIFFER.format(different)} The stored result is kept; `--redo always` replaces it."
-        seconds = float(result.provenance["wall_seconds"])
-        return Done(result.spec, "error", stays, seconds=seconds, headline="scores differ, stored result kept,")
-    if often_enough(there.provenance, result.spec, env.evaluate_every):
-        return Done(result.spec, "done", headline=headline(result.scores), elsewhere=True)
-    return None
-
-
-def _outdated(result: RunResult, store: Store) -> Stored | None:
-    """The finished run that this result replaces, if models are kept of it and its scores are others."""
-    there = store.find(result.spec.id)
-    if there is None or there.failure is not None or kept.find(store.root, there.spec.id) is None:
-        return None
-    return there if result.failure is None and bits_apart(result, store.fetch(there)) else None
+    return f"The remade scores differ {difference}." if difference else ""
 
 
 def _write(result: RunResult, store: Store, models: Models | None) -> None:
@@ -480,20 +457,6 @@ def _write(result: RunResult, store: Store, models: Models | None) -> None:
         store.write(result)
 
 
-def _keep_models(result: RunResult, there: RunResult, env: Environment, models: Models) -> Done:
-    """Keep the models of a run that is finished already, if they are those of its scores.
-
-    Scores of more rounds, where they are asked for, are added to those that it has. Raises `StoreError`.
-    """
-    if different := bits_apart(result, there):
-        return Done(result.spec, "error", _OTHER_MODELS.format(different))
-    if not often_enough(there.provenance, result.spec, env.evaluate_every):
-        _write(result, Store(env.results, fresh=True), models)
-    models.publish(result.spec, result.provenance)
-    seconds = float(result.provenance["wall_seconds"])
-    return Done(result.spec, "done", seconds=seconds, headline=headline(result.scores))
-
-
 def headline(scores: Sequence[Score]) -> str:
     """Mean accuracy over the scored clients at the last moment scored, in words; empty without scores."""
     if not scores:
@@ -501,5 +464,4 @@ def headline(scores: Sequence[Score]) -> str:
     # Personal models are what a suite that scores them is about.
     last = next((s for s in reversed(scores) if s.stage == "personalized"), scores[-1])
     values = [s.accuracy for s in scores if (s.stage, s.round, s.step) == (last.stage, last.round, last.step)]
-    moment = f"{last.stage}, step {last.step}" if last.step else last.stage
-    return f"{100 * sum(values) / len(values):.2f} % ({moment})"
+    return f"{100 * sum(values) / len(values):.2f} % ({last.stage})"

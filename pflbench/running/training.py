@@ -124,7 +124,6 @@ class Handed(NamedTuple):
         results: The results folder.
         execution: How to train.
         on_event: Hears what happens.
-        before: By run id, the provenance of what was stored when this began.
         settled: What others made of a run since then.
     """
 
@@ -132,12 +131,7 @@ class Handed(NamedTuple):
     results: Path
     execution: Execution
     on_event: OnEvent
-    before: Mapping[str, Mapping[str, object] | None]
     settled: Settled
-
-
-Elsewhere = Callable[[Handed], "tuple[list[Done], list[str]]"]
-"""Function that trains on other machines; it returns what is finished, and what to say of the rest."""
 
 
 def train(
@@ -147,14 +141,15 @@ def train(
     on_event: OnEvent = unheard,
     *,
     dry: bool = False,
-    elsewhere: Elsewhere | None = None,
+    elsewhere: Callable[[Handed], tuple[list[Done], list[str]]] | None = None,
 ) -> Outcome:
     """Train those of these runs that have no result. Every finished run is in the store before its `Done` is reported.
 
     Of several processes that train into one folder, each takes the longest run on which no other has a lease.
     With `execution.checkpoint_every`, SIGTERM ends it after the round that is under way.
 
-    `dry`: say what there is to do, and stop. `elsewhere`: trains instead of this process and its workers.
+    `dry`: say what there is to do, and stop. `elsewhere`: trains instead of this process and its workers, and returns
+    what is finished, and what to say of the rest.
 
     Raises:
         UsageError: A user's method cannot be built or breaks the contract, or the device is not there.
@@ -181,7 +176,7 @@ def train(
     if not execution.unchecked:
         _hold(asked.runnable, work, on_event)
     keep_requests(store, requests, {spec.id for spec in asked.runnable})
-    handed = Handed(work._replace(specs=asked.runnable), results, execution, on_event, before, settled)
+    handed = Handed(work._replace(specs=asked.runnable, before=before), results, execution, on_event, settled)
     with stopping.heeding() if execution.checkpoint_every and execution.executor != "slurm" else nullcontext():
         dones, problems = (elsewhere or _here)(handed)
         problems = [*asked.problems, *problems]
@@ -193,8 +188,7 @@ def _check(specs: Sequence[RunSpec], work: Work, execution: Execution) -> None:
     """Build what the runs name, and deal the user's own splits, before anything trains. Raises `PflbenchError`."""
     made = [(spec, work.places.get(spec.id, {})) for spec in specs]
     build.check_all(made)
-    if execution.executor != "ray":  # whose nodes have data of their own
-        build.check_data(made, data_root(execution.data_dir))
+    build.check_data(made, data_root(execution.data_dir))
 
 
 def _done_elsewhere(dones: Iterable[Done]) -> list[str]:
@@ -216,7 +210,7 @@ def _before(asked: Outcome, store: Store) -> dict[str, Mapping[str, object] | No
 
 def _here(handed: Handed) -> tuple[list[Done], list[str]]:
     """Train in this process and its workers."""
-    work, results, execution, on_event, _, settled = handed
+    work, results, execution, on_event, settled = handed
     devices = choose_devices(execution.device)
     for precision in sorted({spec.precision for spec in work.specs}):
         for device in devices:
@@ -301,9 +295,7 @@ def _tell_bare(ids: Iterable[str], store: Store, execution: Execution, on_event:
 
 
 def _lacking(specs: Sequence[RunSpec], work: Work, execution: Execution) -> dict[RunSpec, tuple[str, ...]]:
-    """Data that each of these runs lacks, in sentences. The nodes of a Ray cluster have data of their own."""
-    if execution.executor == "ray":
-        return dict.fromkeys(specs, ())
+    """Data that each of these runs lacks, in sentences."""
     data = DataCheck(data_root(execution.data_dir))
     return {spec: data.problems(spec, work.places.get(spec.id, {})) for spec in specs}
 

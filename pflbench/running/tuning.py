@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +14,6 @@ from pflbench.errors import UsageError
 from pflbench.report.reading import WINDOW, Shelf, average, by_client, by_round, scored
 from pflbench.report.trials import edges, within_noise
 from pflbench.running.again import scored_rounds
-from pflbench.running.events import Event, OnEvent
-from pflbench.running.task import Done
 from pflbench.running.training import Work
 from pflbench.spec import RunSpec
 from pflbench.store.store import Store
@@ -224,17 +222,3 @@ def _advice(run: RunSpec) -> str:
     if run.rounds >= WINDOW:
         return f"Write --evaluate-every {run.rounds // WINDOW} or less, or more --rounds."
     return f"Write --rounds {WINDOW} or more, and --evaluate-every 1."
-
-
-def as_judged(searches: Collection[Tuning], store: Store, on_event: OnEvent) -> OnEvent:
-    """Wrap `on_event`: a finished trial is reported with the score that chooses among trials."""
-    readings = {run.id: one.search for one in searches for trial in one.search.trials for run in trial.runs}
-
-    def tell(event: Event) -> None:
-        if isinstance(event, Done) and event.status == "done" and event.headline and event.spec.id in readings:
-            search, result = readings[event.spec.id], store.read(event.spec.id)
-            accuracy = average(scored(result, search.reading), search.reading, result).mean()
-            event = replace(event, headline=f"{accuracy:.2f} % ({search.read})")
-        on_event(event)
-
-    return tell

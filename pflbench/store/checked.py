@@ -28,6 +28,7 @@ _KNOWN: Mapping[str, tuple[type, ...]] = {
         ("evaluate_every", "resumed", "shared_rows", "threads", "guards", "kept_rounds"), (int, type(None))
     ),
     **dict.fromkeys(("dirty", "unchecked", "deterministic", "batch_norm"), (bool, type(None))),
+    "product_seconds": _NUMBER,
     "asked": (dict, type(None)),
 }
 """Entries of a run's provenance that are read, with their types."""

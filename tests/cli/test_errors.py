@@ -171,6 +171,6 @@ def test_what_is_for_a_file_asks_for_one_on_a_terminal(
 @pytest.mark.parametrize("verb", ["run", "plan", "report", "status", "tune"])
 def test_a_suite_needs_no_option(cli, results: Path, verb: str) -> None:
     trials = ["-m", "fedavg", "--column", "shards", "--grid", "lr=0.1", "--dry-run"]
-    more = {"run": ["--dry-run"], "plan": ["--no-measure"], "tune": trials}
+    more = {"run": ["--dry-run"], "tune": trials}
     bare, named = (cli(verb, *how, *more.get(verb, [])) for how in (("tiny.toml",), ("-s", "tiny.toml")))
     assert named.code == 0 and bare == named

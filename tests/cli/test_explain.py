@@ -68,10 +68,10 @@ def short(out: str) -> str:
     return " ".join(" ".join(lines).split())
 
 
-def test_it_ends_with_what_may_be_concluded(cli, suite, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_ends_with_what_may_be_concluded(cli, suite, whole, monkeypatch: pytest.MonkeyPatch) -> None:
     suite(sourced("guess"))
     full = cli(*CELL).out
-    monkeypatch.delenv("PFLBENCH_EXPLAIN_FULL")
+    whole.clear()
     monkeypatch.setenv("COLUMNS", "80")
     brief = cli(*CELL).out
     assert re.match(

@@ -20,7 +20,7 @@ LOOKS = (
     ("scores", "-o", "../scores.csv"),
     ("scores", "-s", "tiny.toml", "-o", "../scores.csv"),
     ("compare", "results", "results", "-s", "tiny.toml"),
-    ("plan", "-s", "tiny.toml", "--no-measure"),
+    ("plan", "-s", "tiny.toml"),
 )
 
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from pflbench.suite.load import available
 
 
 def test_suites_are_listed_by_paper_with_their_data_and_variants_on_request(
-    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    cli: Callable[..., Any], whole: dict[str, tuple[str, ...]]
 ) -> None:
     every = cli("ls", "suites", "--all").out.splitlines()
-    monkeypatch.delenv("PFLBENCH_ALL")
+    whole.clear()
     main = cli("ls", "suites").out.splitlines()
     papers = [line for line in main if not line.startswith(" ")]
     assert papers[0] == "cafeme (arXiv:2312.15191)" and "meta (no paper)" in papers

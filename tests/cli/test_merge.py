@@ -35,7 +35,7 @@ def test_three_shards_merged_are_the_whole(cli, folder: Path) -> None:
     assert cli(*SHARDS, "-r", "whole").code == 0
     numbers = []
     for k in (1, 2, 3):
-        planned = cli("plan", "-s", "tiny.toml", "--seeds", "0-2", "--no-measure", "--shard", f"{k}/3").out
+        planned = cli("plan", "-s", "tiny.toml", "--seeds", "0-2", "--shard", f"{k}/3").out
         ran = cli(*SHARDS, "--shard", f"{k}/3", "-r", f"part{k}")
         assert ran.code == 0
         numbers.append(len(stored(folder / f"part{k}")))

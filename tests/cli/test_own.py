@@ -73,7 +73,7 @@ def test_a_comment_makes_no_new_run(cli, folder: Path) -> None:
     for name in ("mylab.py", "mynets.py", "widths.py"):
         comment(folder / name)
     assert cli(*RUN, "--seeds", "0").out.startswith("1 run: 1 done, 0 failed before, 0 to do.\n")
-    assert "0 runs to do." in cli("plan", "-s", "own.toml", "--seeds", "0", "--no-measure").out
+    assert "0 runs to do." in cli("plan", "-s", "own.toml", "--seeds", "0").out
     assert cli("status", "-s", "own.toml").out == "own [paper]: 1 done, 0 failed, 1 missing\n"
     assert cli(*CSV, "--seeds", "0") == before
     again = cli(*RUN)

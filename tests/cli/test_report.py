@@ -27,10 +27,9 @@ RUN = ("run", "-s", "tiny.toml", "--column", "shards", "--seeds", "0")
 
 
 @pytest.fixture
-def first(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def first(monkeypatch: pytest.MonkeyPatch, folder: Path, whole: dict[str, tuple[str, ...]]) -> None:
     """Reports as they are without options."""
-    monkeypatch.delenv("PFLBENCH_REPORT_FULL")
-    monkeypatch.delenv("PFLBENCH_ALL")
+    whole.clear()
     monkeypatch.setenv("COLUMNS", "80")
 
 

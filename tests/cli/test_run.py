@@ -1,13 +1,11 @@
 """`pflbench run`: what runs, what is left alone, and what a resumed matrix keeps."""
 
-import csv
 import re
 from pathlib import Path
 
 import pytest
 from cli_kit import method_file, stored
 
-from pflbench.cli import main as program
 from pflbench.store import Store
 
 SHORT = ("-s", "tiny.toml", "--column", "shards", "-m", "fedavg")
@@ -31,20 +29,6 @@ def test_runs_to_a_table_and_again_to_nothing(cli, folder: Path, monkeypatch) ->
     assert stored(folder / "results") == kept
     table = cli("report", "-s", "tiny.toml", "--format", "csv")
     assert table.code == 0 and "ditto" in table.out
-
-
-def test_a_runs_line_has_the_numbers_of_its_table(cli) -> None:
-    """Here they are means over two steps of fine-tuning, and of each stage of FedAvg."""
-    ran = cli("run", "-s", "tiny.toml", "--column", "shards", "--seeds", "0").out
-    told = {
-        (method, stage): float(mean)
-        for method, line in re.findall(r"shards · (\S+) · seed 0: (.*) in ", ran)
-        for mean, stage in re.findall(r"(\d+\.\d\d) % \((\w+)\)", line)
-    }
-    asked = ("-s", "tiny.toml", "--column", "shards", "--seeds", "0", "--format", "csv")
-    table = csv.DictReader(cli("report", *asked).out.splitlines())
-    read = {(cell["method"], cell["stage"]): round(float(cell["mean"]), 2) for cell in table if cell["mean"]}
-    assert told == read and set(read) == {("fedavg", "global"), ("fedavg", "finetuned"), ("ditto", "finetuned")}
 
 
 def test_less_than_the_whole_is_said_while_running_and_in_the_table(cli, folder: Path) -> None:
@@ -110,29 +94,16 @@ def test_rounds_set_and_precision_reach_the_run(cli, folder: Path) -> None:
     assert run.spec.scoring.finetune and run.spec.scoring.finetune.lr == 0.125
 
 
-@pytest.mark.usefixtures("no_training")
-def test_command_line_before_environment_before_suite(cli, monkeypatch) -> None:
-    monkeypatch.setenv("PFLBENCH_SUITE", "tiny.toml")
-    monkeypatch.setenv("PFLBENCH_COLUMN", "shards")
-    monkeypatch.setenv("PFLBENCH_METHOD", "ditto")
-    monkeypatch.setenv("PFLBENCH_SEEDS", "4,5,6")
-    monkeypatch.setenv("PFLBENCH_ROUNDS", "7")
-    monkeypatch.setenv("PFLBENCH_DRY_RUN", "1")
-    from_environment = cli("run").out.splitlines()
-    assert from_environment[1:] == [f"  shards · ditto · seed {s} · 7 rounds" for s in (4, 5, 6)]
-    over = cli("run", "--seeds", "9", "--rounds", "3").out.splitlines()
-    assert over[1:] == ["  shards · ditto · seed 9 · 3 rounds"]
-
-
-def test_environment_names_the_results(cli, folder: Path, monkeypatch) -> None:
+def test_four_environment_variables_and_the_command_line_before_them(cli, folder: Path, monkeypatch) -> None:
     monkeypatch.setenv("PFLBENCH_RESULTS", str(folder / "theirs"))
-    monkeypatch.setenv("PFLBENCH_SET", "fedavg.lr=0.25 finetune.lr=0.5")
-    monkeypatch.setenv("PFLBENCH_QUIET", "1")
-    result = cli("run", *SHORT, "--seeds", "0")
-    assert (result.code, result.out, result.err) == (0, "", "")
-    (run,) = Store(folder / "theirs").list()
-    assert run.spec.method.hyper["lr"] == 0.25
-    assert not (folder / "results").exists()
+    monkeypatch.setenv("PFLBENCH_DEVICE", "cpu")
+    monkeypatch.setenv("PFLBENCH_SEEDS", "4,5,6")
+    monkeypatch.setenv("PFLBENCH_REDO", "always")
+    assert cli("run", *SHORT, "--seeds", "0").code == 0
+    assert len(Store(folder / "theirs").list()) == 1 and not (folder / "results").exists()
+    assert cli("run", *SHORT, "-r", "results", "--dry-run").out.startswith("2 runs: 0 done")
+    monkeypatch.setenv("PFLBENCH_DEVICE", "nothing")
+    assert cli("run", *SHORT).code == 2
 
 
 def test_quiet_prints_problems_only(cli) -> None:
@@ -286,14 +257,6 @@ def test_a_dry_run_says_which_data_is_missing(cli) -> None:
 
 
 @pytest.mark.usefixtures("no_training")
-def test_debug_from_the_environment(cli, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("PFLBENCH_DEBUG", "1")
-    with pytest.raises(SystemExit):
-        program.main(["run", "-s", "nowhere"])
-    assert "Traceback" in capsys.readouterr().err
-
-
-@pytest.mark.usefixtures("no_training")
 def test_runs_go_by_their_rows_where_a_method_has_several(cli, folder: Path) -> None:
     """Ditto has two rows with runs of their own, FedAvg two that share theirs; a guest goes by its method's name."""
     method_file(folder / "foo.py")
@@ -353,7 +316,7 @@ def test_a_finished_run_that_a_suite_wants_scored_more_often_is_trained_again(cl
     assert cli("run", *SHORT, "--seeds", "0").code == 0
     text = (folder / "tiny.toml").read_text().replace("[evaluation]\n", "[evaluation]\nevery = 1\n")
     (folder / "often.toml").write_text(text.replace("seeds = ", 'paper_round = "best"\nseeds = ', 1))
-    assert "1 run to do" in cli("plan", "-s", "often.toml", *SHORT[2:], "--seeds", "0", "--no-measure").out
+    assert "1 run to do" in cli("plan", "-s", "often.toml", *SHORT[2:], "--seeds", "0").out
     assert "0 done, 0 failed before, 1 to do" in cli("run", "-s", "often.toml", *SHORT[2:], "--seeds", "0").out
     explained = cli("explain", "often.toml", "fedavg", "shards", "--full").out
     assert "Both are best rounds, ours of 2 scored rounds" in " ".join(explained.split())

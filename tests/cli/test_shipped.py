@@ -83,8 +83,8 @@ def test_a_checkouts_packs_are_the_shipped_ones_from_any_folder(
 
 
 @pytest.mark.usefixtures("packaged")
-def test_the_short_form_labels_them_too(cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PFLBENCH_REPORT_FULL")
+def test_the_short_form_labels_them_too(cli, whole: dict[str, tuple[str, ...]]) -> None:
+    whole.clear()
     assert LABEL in " ".join(cli("report", "-s", "tiny.toml").out.split())
 
 
@@ -106,7 +106,7 @@ def test_fresh_leaves_them_out(cli, shipped: Path) -> None:
     assert result.code == 2 and "No results" in result.err and "--fresh`" in result.err
     with pytest.raises(UsageError, match="No results"):
         pb.table(pb.select("tiny.toml"), fresh=True)
-    assert "8 runs to do" in cli("plan", "-s", "tiny.toml", "--no-measure", "--fresh").out
+    assert "8 runs to do" in cli("plan", "-s", "tiny.toml", "--fresh").out
     assert "8 to do" in cli("run", "-s", "tiny.toml", "--dry-run", "--fresh").out
 
 
@@ -125,7 +125,7 @@ def test_without_fresh_they_are_done_and_said(cli, shipped: Path) -> None:
     before = tree(shipped)
     said = "came with pflbench; `--fresh` trains"
     assert f"8 of 8 runs {said} them here." in cli("run", "-s", "tiny.toml", "--dry-run").out
-    assert f"8 of 8 runs {said} them here." in cli("plan", "-s", "tiny.toml", "--no-measure").out
+    assert f"8 of 8 runs {said} them here." in cli("plan", "-s", "tiny.toml").out
     outcome = cli("run", *ONE)
     assert outcome.code == 0 and f"1 of 1 run {said} it here." in outcome.out
     assert "7 done (8 came with pflbench), 1 failed, 0 missing" in cli("status", "-s", "tiny.toml").out

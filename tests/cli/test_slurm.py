@@ -82,8 +82,9 @@ def test_what_is_submitted_is_a_function_and_json(cli, folder: Path, monkeypatch
     function, text, *more = given
     assert function is slurm.drain and len(more) == 3 and set(more) == {text}  # no more jobs than runs
     told = json.loads(str(text))
-    assert told["results"] == str(folder / "results") and len(told["specs"]) == 4
-    assert told["execution"]["checkpoint_every"] == [None, 600.0] and told["execution"]["wait"] is False
+    work, results, execution = told
+    assert results == str(folder / "results") and len(work[0]) == 4
+    assert execution["checkpoint_every"] == [None, 600.0] and execution["wait"] is False
 
 
 def test_a_job_that_is_interrupted_goes_on_from_its_checkpoint(cli, folder: Path, monkeypatch, jobs) -> None:
@@ -161,7 +162,6 @@ def test_where_no_slurm_is_that_is_said(cli, folder: Path, monkeypatch) -> None:
     [
         (("--slots", "2"), "--slots goes with --executor slurm or ray."),
         (("--executor", "ray", "--slurm-partition", "gpu"), "--slurm-partition goes with --executor slurm."),
-        (("--executor", "ray", "--follow", "x.jsonl"), "--follow goes with --executor local or slurm."),
         (("--executor", "cloud"), "Unknown --executor 'cloud'; known: local, slurm, ray."),
         (("--executor", "slurm", "--slurm", "time"), "'time' is no setting: write name=value, as time=240."),
         (("--executor", "slurm", "--slurm", "time=4h"), "--slurm time=4h: write minutes, as time=240."),

@@ -82,7 +82,7 @@ def test_an_array_with_a_job_put_back_and_one_killed(folder: Path) -> None:
     (job,) = {line.split("_")[0] for line in slurm("squeue", "--noheader", "--array", "--format=%i").split()}
     time.sleep(2)
     slurm("scancel", "--signal=USR2", f"{job}_0")
-    wait_for(lambda: list((folder / "jobs" / "checkpoints").glob("*/*/checkpoint.json")))
+    wait_for(lambda: list((folder / "jobs" / "checkpoints").glob("*.safetensors")))
     os.kill(job_process(1), signal.SIGKILL)
     out, err = process.communicate(timeout=400)
     logs = "\n".join(

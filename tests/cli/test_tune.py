@@ -332,14 +332,3 @@ def test_fewer_than_ten_scored_rounds_are_refused(
     found = cli("tune", "-s", "tuned.toml", "-m", "fedavg", *options)
     assert found.code == 2 and "last ten scored rounds" not in found.out
     assert f"and the trials in column shards are scored in {scored}." in found.err and advice in found.err
-
-
-@pytest.mark.parametrize("read", ["", READ])
-def test_progress_shows_the_score_that_chooses(cli, tuned: Path, read: str) -> None:
-    tuned.write_text(SUITE + TUNE + read)
-    many = ("--rounds", "10", "--evaluate-every", "1") if read else ("--rounds", "1")
-    out = cli("tune", "-s", "tuned.toml", "-m", "fedavg", "--grid", "lr=0.05,0.01", *many).out
-    told = dict(re.findall(r"^\[\d/2\] shards lr=(\S+) · fedavg · seed 41: (\d+\.\d\d) % \(global", out, re.MULTILINE))
-    table = dict(re.findall(r"│ (0\.0\d) +│ +(\d+\.\d\d) │", out))
-    assert told == table and len(told) == 2
-    assert out.count("(global, last ten scored rounds) in ") == (2 if read else 0)

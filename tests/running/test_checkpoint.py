@@ -8,11 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from pflbench.catalog import complete, describe
 from pflbench.result import RunResult
@@ -78,15 +81,19 @@ def undisturbed(tmp_path: Path, one: RunSpec) -> RunResult:
     return result(alone, one)
 
 
-def folders(place: Environment, one: RunSpec) -> list[str]:
-    return sorted(path.name for path in (place.results / "checkpoints" / one.id).glob("*"))
+def files(place: Environment) -> list[str]:
+    return sorted(path.name for path in (place.results / "checkpoints").glob("*"))
+
+
+def name(one: RunSpec) -> str:
+    return f"{one.id}.safetensors"
 
 
 def test_without_the_option_a_checkpoint_is_named_and_goes_with_the_run(place: Environment, stop: list[int]) -> None:
     one = spec()
     stop.append(2)
-    assert run_task(Task((one,)), place) == [] and folders(place, one) == ["00000002"]
-    with pytest.warns(Unusable, match="00000002' is not used without --checkpoint-every"):
+    assert run_task(Task((one,)), place) == [] and files(place) == [name(one)]
+    with pytest.warns(Unusable, match="safetensors' is not used without --checkpoint-every"):
         (done,) = run_task(Task((one,)), replace(place, checkpoint_every=None))
     assert (done.status, done.resumed) == ("done", 0) and not (place.results / "checkpoints").exists()
 
@@ -101,7 +108,7 @@ def test_stopped_after_every_round_in_turn(tmp_path: Path, place: Environment, s
         if dones:
             break
         stops += 1
-        assert folders(place, one) == [f"{heard[-1]:08d}"], "one checkpoint, of the last round"
+        assert files(place) == [name(one)]
     assert [done.status for done in dones] == ["done"]
     again = result(place, one)
     assert again.scores == expected.scores and again.metrics == expected.metrics
@@ -143,40 +150,37 @@ def test_what_would_compute_something_else_begins_anew(
 
 def flip(path: Path, at: int) -> None:
     """Change one bit of a file; `at`: the byte, from its end."""
-    held = bytearray(path.read_bytes())
-    held[-at] ^= 4
-    path.write_bytes(held)
+    content = bytearray(path.read_bytes())
+    content[-at] ^= 4
+    path.write_bytes(content)
+
+
+def sign(path: Path, text: bytes) -> None:
+    """Write a checkpoint of other values, with their checksum."""
+    tensors = {**load_file(path), checkpoint.VALUES: torch.frombuffer(bytearray(text), dtype=torch.uint8)}
+    save_file(tensors, path, {checkpoint.CHECKSUM: checkpoint._checksum(tensors)})
 
 
 DAMAGES: dict[str, Callable[[Path], None]] = {
-    "cut": lambda folder: os.truncate(folder / "0.safetensors", 500),
-    "gone": lambda folder: (folder / "0.safetensors").unlink(),
-    "more": lambda folder: (folder / "1.safetensors").write_bytes(b""),
-    "no JSON": lambda folder: (folder / checkpoint.NAME).write_text("{"),
-    "deep JSON": lambda folder: (folder / checkpoint.NAME).write_text("[" * 100_000),
-    "other JSON": lambda folder: (folder / checkpoint.NAME).write_text("[]"),
-    "a bit of a tensor": lambda folder: flip(folder / "0.safetensors", 100),
-    "a digit": lambda folder: flip(folder / checkpoint.NAME, 3),
-    "no checksum": lambda folder: (folder / checkpoint.CHECKSUM).unlink(),
-    "a bit of the checksum": lambda folder: flip(folder / checkpoint.CHECKSUM, 1),
+    "cut": lambda path: os.truncate(path, 500),
+    "empty": lambda path: os.truncate(path, 0),
+    "a bit of a tensor": lambda path: flip(path, 100),
+    "no checksum": lambda path: save_file(load_file(path), path),
+    "no JSON": lambda path: sign(path, b"{"),
+    "deep JSON": lambda path: sign(path, b"[" * 100_000),
+    "other JSON": lambda path: sign(path, b"[]"),
 }
 
 
-@pytest.mark.parametrize(
-    ("damage", "signed"),
-    [*((one, False) for one in DAMAGES), *((one, True) for one in DAMAGES if one.endswith("JSON"))],
-)
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_checkpoint_is_named_and_training_begins_anew(
-    tmp_path: Path, place: Environment, stop: list[int], damage: str, signed: bool
+    tmp_path: Path, place: Environment, stop: list[int], damage: str
 ) -> None:
-    """Never a failed run, nor other scores; `signed`: the checksum is that of what lies there, by whoever wrote it."""
+    """Never a failed run, nor other scores."""
     one = spec()
     stop[:] = [2]
     run_task(Task((one,)), place)
-    (folder,) = (place.results / "checkpoints" / one.id).iterdir()
-    DAMAGES[damage](folder)
-    if signed:
-        (folder / checkpoint.CHECKSUM).write_text(checkpoint._checksum(folder))
+    DAMAGES[damage](place.results / "checkpoints" / name(one))
     with pytest.warns(Unusable, match="is unusable, and training begins anew"):
         (done,) = run_task(Task((one,)), place)
     assert (done.status, done.resumed) == ("done", 0)
@@ -205,29 +209,16 @@ def test_a_stop_on_a_full_disk_claims_no_checkpoint(
     first, last = (str(one.message) for one in warned)
     assert first.startswith("No checkpoint after round 1") and first.endswith("Training goes on.")
     assert last.startswith("No checkpoint after round 2: No space left") and "goes on" not in last
-    assert folders(place, spec()) == []
-
-
-def test_states_of_many_clients_go_to_several_files(
-    tmp_path: Path, place: Environment, stop: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checkpoint, "PART", 1 << 16)
-    one = spec("fedrep-averaged", cohort=8)
-    stop[:] = [2]
-    run_task(Task((one,)), place)
-    assert len(list((place.results / "checkpoints" / one.id).glob("*/*.safetensors"))) > 1
-    run_task(Task((one,)), place)
-    assert result(place, one).scores == undisturbed(tmp_path, one).scores
+    assert files(place) == []
 
 
 def test_seconds_add_up(place: Environment, stop: list[int]) -> None:
     one = spec()
     stop[:] = [2]
     run_task(Task((one,)), place)
-    (told,) = place.results.glob("checkpoints/*/*/checkpoint.json")
-    held = json.loads(told.read_text())
-    told.write_text(json.dumps(held | {"seconds": held["seconds"] + 1000}))
-    (told.parent / checkpoint.CHECKSUM).write_text(checkpoint._checksum(told.parent))
+    path = place.results / "checkpoints" / name(one)
+    values = json.loads(load_file(path)[checkpoint.VALUES].numpy().tobytes())
+    sign(path, json.dumps(values | {"seconds": values["seconds"] + 1000}).encode())
     (done,) = run_task(Task((one,)), place)
     assert done.resumed == 1
     assert 1000 < result(place, one).provenance["wall_seconds"] < 1500
@@ -241,7 +232,7 @@ COMMAND = (
 
 
 def checkpoints(results: Path) -> list[str]:
-    return [path.parent.name for path in results.glob("checkpoints/*/*/checkpoint.json")]
+    return [path.name for path in results.glob("checkpoints/*.safetensors")]
 
 
 @pytest.mark.slow

@@ -1,10 +1,9 @@
 """How well runs are spread over slots: the project's own ordering and leases under a clock that is only counted.
 
     python tools/machines/simulate.py            # the ratios; ends with 1 if one is above 1.15
-    python tools/machines/simulate.py --count    # write costs.json again, from what was measured on this machine
 
 The work are the 2,170 runs of the three papers' tables at their full protocol; `costs.json` says what each takes on one
-core, as `pflbench plan` estimates it. A slot is a `pflbench run` of its own, on a machine of its own, on one folder.
+core, as measured at commit 5701733. A slot is a `pflbench run` of its own, on a machine of its own, on one folder.
 Preemption ends it at a moment that nothing announces: its claim stays, what its run did since the last checkpoint is
 lost, and a new process begins in its place a minute later. Written out is the ratio of the time at which all is stored
 to the least that is possible: the larger of the longest run, and of all work, with what preemption destroyed, over the
@@ -243,47 +242,12 @@ def read_costs() -> list[float]:
     return [seconds for _, _, seconds, runs in json.loads(COSTS.read_text())["runs"] for _ in range(runs)]
 
 
-def count_costs() -> None:
-    """Write what every run takes, by what was measured on this machine."""
-    from pflbench import names
-    from pflbench.running.estimate import seconds, timed_as
-    from pflbench.running.machine import processor, seconds_per_example
-    from pflbench.selection import Selection
-    from pflbench.suite.expand import parts
-    from pflbench.suite.load import load
-
-    speeds, seen, found = seconds_per_example(), set[RunSpec](), dict[str, list[object]]()
-    for suite in TABLES:
-        for table, _ in parts([load(suite)], Selection(suites=(suite,), profile="paper")):
-            for spec in (one for one in table.runs if one not in seen):
-                seen.add(spec)
-                if spec.group() in found:
-                    found[spec.group()][3] += 1  # type: ignore[operator]
-                    continue
-                where = names.place("methods", spec.method.name, table.locations.get(spec.id, {}))
-                kind = timed_as(spec)
-                alike = [speed for known, speed in speeds.items() if known.split()[:-1] == kind.split()[:-1]]
-                took = seconds(spec, where, {kind: max(alike)} | speeds if alike else speeds)  # of another batch
-                if took is None:
-                    sys.exit(f"Nothing tells what {spec.method.name} of {suite} takes: run `pflbench plan -s {suite}`.")
-                found[spec.group()] = [suite, spec.method.name, round(took, 1), 1]
-    lines = ",\n".join(json.dumps(one) for one in found.values())
-    COSTS.write_text(
-        f'{{"machine": {json.dumps(processor())}, "columns": ["suite", "method", "seconds", "runs"], "runs": [\n'
-        f"{lines}\n]}}\n"
-    )
-
-
 def main() -> int:
     """Print the ratios; 1 if one is above what is allowed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", action="store_true", help="write costs.json again")
     parser.add_argument("--hours", type=float, default=HOURS_BETWEEN, help="between two preemptions of a slot")
     parser.add_argument("--seeds", type=int, default=2, help="so many times, with other preemptions")
     options = parser.parse_args()
-    if options.count:
-        count_costs()
-        return 0
     costs = read_costs()
     print(
         f"{len(costs)} runs of {min(costs) / 60:.1f} min to {max(costs) / 3600:.1f} h, {sum(costs) / 3600:.0f} h in "
