@@ -112,9 +112,9 @@ def _tune(
     from pflbench.store.store import Store
 
     problems = False
-    check_scored_rounds(found, Store(results, mends=not dry_run, packaged=True), execution.evaluate_every)
+    check_scored_rounds(found, Store(results, packaged=True), execution.evaluate_every)
     for _ in found[0].trials[0].rungs:
-        there = tuning_outcomes(suite, profile, found, Store(results, mends=not dry_run, packaged=True))
+        there = tuning_outcomes(suite, profile, found, Store(results, packaged=True))
         with Display(quiet) as display:
             on_event = as_judged(there, Store(results, packaged=True), display.event)
             outcome = train(work_of_searches(there), results, execution, on_event, dry=dry_run)
@@ -123,7 +123,7 @@ def _tune(
         problems = bool(outcome.problems)
         if dry_run or problems or all(one.complete for one in there):
             break
-    store = Store(results, mends=not dry_run, packaged=True)
+    store = Store(results, packaged=True)
     chosen = [_conclude(one, quiet, dry_run) for one in tuning_outcomes(suite, profile, found, store, command)]
     return 1 if problems or not (dry_run or all(chosen)) else 0
 

@@ -262,7 +262,7 @@ def train(handed: training.Handed) -> tuple[list[Done], list[str]]:
     tasks = tuple(Task((spec,), work.places.get(spec.id, {})) for spec in work.specs)
     on_event(Training(tasks, work.names, f"{number}, {jobs.name}"))
     left, dones = dict.fromkeys(work.specs), list[Done]()
-    store = Store(results, mends=False, fresh=True)
+    store = Store(results, fresh=True)
     try:
         while left:
             over = jobs.over  # before the look at the results, of which the last comes before the end
