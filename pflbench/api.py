@@ -361,7 +361,7 @@ def load_models(
     from pflbench.report.stored import named
     from pflbench.running import models, rerunning
 
-    (stored,) = named(Store(Path(results), mends=False), [run])
+    (stored,) = named(Store(Path(results)), [run])
     own = partial(rerunning.own_places, stored, data_root(data_dir), None if code is None else Path(code))
     return models.read(stored, Path(results), own)
 

@@ -82,7 +82,7 @@ def _runs(wanted: Wanted, format: str, results: Path) -> int:
     from pflbench.report.stored import Listed, list_runs, select_runs
     from pflbench.report.text import in_csv
 
-    store = Store(results, mends=False)
+    store = Store(results)
     found = list_runs([one.run for one in select_runs(store, wanted)], store)
     if format == "csv":
         common.put("".join(f"{in_csv(line)}\n" for line in (Listed._fields, *found)))

@@ -109,13 +109,13 @@ def _tune(
     from pflbench.running.tuning import check_scored_rounds, tuning_outcomes, work_of_searches
     from pflbench.store.store import Store
 
-    check_scored_rounds(found, Store(results, mends=not dry_run, packaged=True), execution.evaluate_every)
-    before = tuning_outcomes(suite, profile, found, Store(results, mends=not dry_run, packaged=True))
+    check_scored_rounds(found, Store(results, packaged=True), execution.evaluate_every)
+    before = tuning_outcomes(suite, profile, found, Store(results, packaged=True))
     with Display(quiet) as display:
         outcome = train(work_of_searches(before), results, execution, display.event, dry=dry_run)
     errors_only = [one for one in outcome.dones if one.status == "error"]  # the table has the others
     say_failures(outcome._replace(earlier={}, dones=errors_only))
-    store = Store(results, mends=not dry_run, packaged=True)
+    store = Store(results, packaged=True)
     chosen = [_conclude(one, quiet, dry_run) for one in tuning_outcomes(suite, profile, found, store, command)]
     return 1 if outcome.problems or not (dry_run or all(chosen)) else 0
 

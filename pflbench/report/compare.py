@@ -406,4 +406,4 @@ def open_results(name: str) -> Store:
     if not any((root / part).is_dir() for part in _PARTS):
         what = "is no results folder: it has neither runs nor packs" if root.is_dir() else "is no folder"
         raise UsageError(f"{name!r} {what}. Write two results folders, or `packaged` for one of them.")
-    return Store(root, mends=False)
+    return Store(root)

@@ -203,10 +203,11 @@ def round_costs(runs: Sequence[RunResult | Stored]) -> dict[str, float]:
     """Costs of a round, as far as they are known, by the names of `COSTS`: means over the runs that tell."""
     told: dict[str, list[float]] = {name: [] for name in COSTS}
     for run in runs:
-        if (seconds := run.provenance.get("client_seconds")) is not None:
+        provenance: Mapping[str, Any] = run.provenance
+        if (seconds := provenance.get("client_seconds")) is not None:
             told[SECONDS].append(seconds / run.spec.rounds)
         for name, key in STORED.items():
-            if (number := run.provenance.get(key)) is not None:
+            if (number := provenance.get(key)) is not None:
                 told[name].append(number)
     return {name: float(np.mean(numbers)) for name, numbers in told.items() if numbers}
 

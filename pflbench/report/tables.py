@@ -224,7 +224,7 @@ def latest(store: Store, own: UserSupplied) -> Expansion | None:
     run is left. Trials of a search stand in no table.
     """
     done = (run for run in store.list() if run.failure is None and not run.shipped)
-    stored, seen = _stored(store), list[dict[str, object]]()
+    stored, seen = _stored(store), list[object]()
     for run in sorted(done, key=attrgetter("finished"), reverse=True):
         asked = run.provenance.get("asked")
         if not asked or asked in seen:
@@ -286,7 +286,7 @@ def _finished(store: Store) -> list[RunSpec]:
 def _own_suites(store: Store, own: UserSupplied) -> Iterator[Suite]:
     """The user's own suites that stored runs were made for, as far as their files are there and can be read."""
     asked = [run.provenance.get("asked") for run in store.list()]
-    named = {(one["file"], one["suite"]) for one in asked if isinstance(one, dict) and one.get("file")}
+    named = {(file, one["suite"]) for one in asked if one and (file := one.get("file"))}
     later = {one for several in requests_of(store).values() for one in several if one.file}
     named |= {(_from_here(one.file), one.suite) for one in later}
     found: dict[Path, Suite] = {}

@@ -86,7 +86,7 @@ def watch(handed: training.Handed, where: str, is_over: Callable[[], bool], paus
 
     `where`: the jobs, in words; `pause`: seconds between two looks at the results folder.
     """
-    work, store = handed.work, Store(handed.results, mends=False, fresh=True)
+    work, store = handed.work, Store(handed.results, fresh=True)
     tasks = tuple(Task((spec,), work.places.get(spec.id, {})) for spec in work.specs)
     handed.on_event(Training(tasks, work.names, where))
     remaining, dones = dict.fromkeys(work.specs), list[Done]()

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pflbench import names, trust
 from pflbench.catalog import describe, describe_options
@@ -136,7 +136,8 @@ def _readings(run: Stored, root: Path) -> dict[str, Reading]:
     table = _requested(run, root)
     cells = [cell for cell in table.cells if run.spec in cell.needed] if table else []
     if table and not cells:
-        place = tuple(run.provenance["asked"].get(key) for key in ("row", "column"))
+        asked: Mapping[str, Any] = run.provenance.get("asked") or {}
+        place = asked.get("row"), asked.get("column")
         cells = [cell for cell in table.cells if (cell.row.id, cell.column.id) == place]
     found = {f"{cell.row.title} × {cell.column.id} ({cell.stage})": cell.reading for cell in cells}
     return found or {stage: Reading(stage) for stage in run.spec.scoring.stages}

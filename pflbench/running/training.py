@@ -160,7 +160,7 @@ def train(
     asked_for, work = work.specs, work._replace(specs=in_shard(work.specs, work.places, execution.shard))
     if asked_for and not work.specs:
         on_event(Notice(f"Shard {execution.shard} has no run: there are more shards than groups of seeds."))
-    store = Store(results, mends=not dry, packaged=True, fresh=execution.fresh)
+    store = Store(results, packaged=True, fresh=execution.fresh)
     asked = _asked(work, store, execution, on_event)
     _check(asked.runnable, work, execution)
     if dry:
@@ -270,7 +270,7 @@ def _asked(work: Work, store: Store, execution: Execution, on_event: OnEvent) ->
     if problems:  # one message for all that is missing
         on_event(Notice("\n".join(problems), lacking=True))
     left = [by_id[id] for id in _in_state(states, "failed")] if execution.redo == "missing" else []
-    earlier = {spec: store.read(spec.id).failure or "" for spec in left}
+    earlier = {spec: run.failure or "" for spec in left if (run := store.find(spec.id)) is not None}
     return Outcome([spec for spec in todo if not lacks[spec]], problems, earlier, work.names)
 
 
@@ -302,10 +302,10 @@ def _lacking(specs: Sequence[RunSpec], work: Work, execution: Execution) -> dict
 
 def _state(store: Store, spec: RunSpec, evaluate_every: int | None) -> str:
     """State in the store; a finished run that was scored less often than requested now counts as missing."""
-    state = store.status(spec.id)
-    if state == "done" and evaluate_every:
-        return state if often_enough(store.read(spec.id).provenance, spec, evaluate_every) else "missing"
-    return state
+    stored = store.find(spec.id)
+    if stored is None or (stored.failure is None and not often_enough(stored.provenance, spec, evaluate_every)):
+        return "missing"
+    return "done" if stored.failure is None else "failed"
 
 
 def tasks(specs: Sequence[RunSpec], work: Work, env: Environment, unchecked: bool) -> list[Task]:

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and broken ones set aside: what single runs and packs have in common."""
+"""Files that appear whole or not at all, and warnings about those that cannot be read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import re
-import stat
+import socket
 import time
 import uuid
 import warnings
@@ -15,17 +15,26 @@ from pathlib import Path
 from typing import IO
 
 from pflbench.errors import StoreError
-from pflbench.store.header import Foreign
-from pflbench.store.process import host_name
+from pflbench.store.header import Foreign, Unfit
 
 Identity = tuple[int, int, int]
 _DAY = 24 * 3600.0
-_HOST = host_name()
 _TEMPORARY = re.compile(r"\..+\.(?P<host>[A-Za-z0-9-]*)\.(?P<pid>\d+)\.[0-9a-f]+\.tmp")
 
 
+def host_name() -> str:
+    """Name of this machine in file names, in letters, digits and hyphens; containers of one name differ."""
+    space = ""
+    with contextlib.suppress(OSError):
+        space = re.sub(r"[^0-9]", "", str(Path("/proc/self/ns/pid").readlink()))
+    return re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname()) + (f"-{space}" if space else "")
+
+
+_HOST = host_name()
+
+
 class CorruptFile(UserWarning):
-    """A file among the results could not be read and was set aside; the message names it and says why."""
+    """A file among the results could not be read, or a part of it; the message names it and says why."""
 
 
 class ForeignFile(UserWarning):
@@ -34,7 +43,10 @@ class ForeignFile(UserWarning):
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[tuple[IO[bytes], Path]]:
-    """An open temporary file beside `path`, gone at the end unless the caller moved it. Raises `StoreError`."""
+    """An open temporary file in the folder of `path`, removed at the end unless the caller moved it.
+
+    Raises `StoreError`.
+    """
     # The process is in the name so that leftovers of a killed one differ from a neighbor's work; the
     # token keeps threads apart. Not `*.parquet`: a glob over the results must never meet a half-written file.
     temporary = path.parent / f".{path.stem}.{_HOST}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp"
@@ -48,17 +60,9 @@ def replacing(path: Path) -> Iterator[tuple[IO[bytes], Path]]:
                 temporary.unlink()
     except OSError as error:
         raise StoreError(
-            f"Cannot write results to {str(path.parent)!r}: {_dangling(path) or error_text(error)}. "
+            f"Cannot write results to {str(path.parent)!r}: {error_text(error)}. "
             "Free it, or choose another folder with --results."
         ) from error
-
-
-def _dangling(path: Path) -> str:
-    """Sentence on a link on the way to a path whose target is missing; empty without one."""
-    for one in path.parents:
-        if one.is_symlink() and not one.exists():
-            return f"{str(one)!r} is a link to {str(one.readlink())!r}, which is missing"
-    return ""
 
 
 def sync(file: IO[bytes]) -> None:
@@ -68,7 +72,7 @@ def sync(file: IO[bytes]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the disk keep which files are there, where the system can do that for a folder. Raises `StoreError`."""
+    """Have the disk keep the names in a folder, where the system can do that. Raises `StoreError`."""
     if os.name != "posix":
         return
     try:
@@ -87,99 +91,42 @@ def identity(status: os.stat_result) -> Identity:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def unchanged(path: Path, known: Identity) -> bool:
-    """True if the file is there and still the same."""
-    try:
-        return identity(path.stat()) == known
-    except FileNotFoundError:
-        return False
-
-
 def unlink(path: Path, note: str = "") -> None:
-    """Remove a file if it is there. Raises `StoreError`, with the note."""
+    """Remove a file if there is one. Raises `StoreError`, with the note."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
         raise StoreError(f"Cannot remove {str(path)!r}: {error_text(error)}.{note}") from error
 
 
-def remove(path: Path, known: Identity, instead: Path | None) -> None:
-    """Remove a file, unless it was replaced meanwhile; its runs are in the file `instead`. Raises `StoreError`."""
-    if unchanged(path, known):
-        unlink(path, f" Its runs are in {str(instead)!r} too, so remove it." if instead else "")
-
-
 def fresh(folder: Path) -> None:
-    """Have a network's file system ask again which files are there: what it remembers of a folder may be old."""
+    """Have a network's file system list a folder again: what it remembers may be old."""
     with contextlib.suppress(OSError), os.scandir(folder):
         pass
 
 
 def parquet_files(folder: Path) -> list[Path]:
-    """The folder's Parquet files by name; none if there is no folder. Raises `StoreError`.
-
-    Others with such a name are left out with a warning: opening a pipe or a device may wait for ever.
-    """
+    """Paths of the folder's Parquet files by name; none if there is no folder. Raises `StoreError`."""
     try:
-        found = sorted(folder.glob("*.parquet")) if folder.is_dir() else []
-        odd = {path: oddity for path in found if (oddity := _oddity(path))}
-        for path, oddity in odd.items():
-            warn(path, "run or pack", oddity, "left as it is")
-        return [path for path in found if path not in odd] if odd else found
+        return sorted(folder.glob("*.parquet")) if folder.is_dir() else []
     except OSError as error:
         raise unreadable(folder, error) from error
-
-
-def _oddity(path: Path) -> str:
-    """Reason why a path named like a file is none; empty for a file and for a path that is gone."""
-    try:
-        mode = path.stat().st_mode
-    except OSError as error:  # any other than these shows when it is read
-        leads_nowhere = error.errno in (errno.ENOENT, errno.ELOOP) and path.is_symlink()
-        return "it is a link that leads to no file" if leads_nowhere else ""
-    if stat.S_ISREG(mode):
-        return ""
-    return "it is a folder" if stat.S_ISDIR(mode) else "it is a pipe or a device"
 
 
 def clean(folder: Path) -> None:
     """Remove the temporary files that killed processes of this machine left."""
     with contextlib.suppress(OSError):
         for path in folder.glob("*.tmp"):
-            if (match := _TEMPORARY.fullmatch(path.name)) and _stale(path, match["host"], int(match["pid"])):
+            if (match := _TEMPORARY.fullmatch(path.name)) and _is_stale(path, match["host"], int(match["pid"])):
                 path.unlink(missing_ok=True)
 
 
-def set_aside(path: Path, what: str, reason: str) -> None:
-    """Rename a broken file so that nothing reads it again, and warn: it is not a readable `what`."""
-    aside, count = path.with_name(f"{path.name}.corrupt"), 1
-    while aside.exists():
-        count += 1
-        aside = path.with_name(f"{path.name}.corrupt-{count}")
-    try:
-        path.rename(aside)
-        outcome = f"set aside as {aside.name!r}"
-    except OSError as error:
-        outcome = f"ignored; it could not be set aside: {error_text(error)}"
-    warn(path, what, reason, outcome)
-
-
-def warn(path: Path, what: str, reason: str, outcome: str) -> None:
-    """Name a broken file, what is wrong with it, and what became of it."""
-    warnings.warn(f"{str(path)!r} is not a readable {what}: {reason} ({outcome}).", CorruptFile, stacklevel=6)
-
-
-def leave_out(what: str, why: Foreign) -> None:
-    """Say of `what` ("'a file' is") that it stays and is not read, why, and what its owner can do."""
-    warnings.warn(f"{what} left out: {why}. {why.advice}", ForeignFile, stacklevel=5)
-
-
-def damage(path: Path, error: Exception) -> str:
-    """Describe the damage of a file in a line. Raises `StoreError` where the file itself may be whole."""
-    # pyarrow reports damaged content as an OSError too, but without an error number.
-    if isinstance(error, OSError) and error.errno is not None:
-        raise unreadable(path, error) from error
-    return (str(error).splitlines() or [""])[0].rstrip(".") or type(error).__name__
+def warn(path: Path, what: str, reason: Unfit) -> None:
+    """Name a file that is not read, or not all of it, and say why; it stays as it is."""
+    if isinstance(reason, Foreign):
+        warnings.warn(f"{str(path)!r} is left out: {reason}. {reason.advice}", ForeignFile, stacklevel=4)
+    else:
+        warnings.warn(f"{str(path)!r} is not a readable {what}: {reason} (left as it is).", CorruptFile, stacklevel=4)
 
 
 def unreadable(path: Path, error: OSError) -> StoreError:
@@ -194,7 +141,7 @@ def error_text(error: Exception) -> str:
     return str(error).splitlines()[0].rstrip(".")
 
 
-def _stale(path: Path, host: str, pid: int) -> bool:
+def _is_stale(path: Path, host: str, pid: int) -> bool:
     if host != _HOST:  # nobody here can know whether it is still being written
         return False
     if time.time() - path.stat().st_mtime > _DAY:

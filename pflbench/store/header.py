@@ -6,13 +6,15 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
+from pflbench import names
+from pflbench.errors import UsageError
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
-from pflbench.store.checked import check_name, check_provenance, parsed
+from pflbench.store.checked import Provenance, check_provenance, parsed
 
 SCHEMA_VERSION = 1
 
@@ -32,7 +34,7 @@ class Unfit(ValueError):
 class Foreign(Unfit):
     """A run or pack of another version of pflbench, or under the name of another run.
 
-    It is whole, so its file is neither set aside nor replaced. `advice` says what its owner can do.
+    It is whole, so its file is not replaced. `advice` says what its owner can do.
     """
 
     def __init__(self, reason: str, advice: str = "Read it with the version that wrote it, or move it away.") -> None:
@@ -48,7 +50,7 @@ class Stored(NamedTuple):
     """
 
     spec: RunSpec
-    provenance: dict[str, Any]
+    provenance: Provenance
     failure: str | None
     path: Path
     rows: int
@@ -101,7 +103,7 @@ def _sum(texts: Texts) -> str:
     return hashlib.sha256(json.dumps(summed, sort_keys=True).encode()).hexdigest()
 
 
-def header(texts: Texts) -> tuple[RunSpec, dict[str, Any], str | None]:
+def header(texts: Texts) -> tuple[RunSpec, Provenance, str | None]:
     """A run's spec, provenance and failure. Raises `Unfit`, which is `Foreign` if another version wrote it."""
     if _VERSION not in texts:
         raise Unfit("no pflbench metadata")
@@ -114,14 +116,22 @@ def header(texts: Texts) -> tuple[RunSpec, dict[str, Any], str | None]:
         check_provenance(provenance)
     except KeyError as error:
         raise Unfit(f"no metadata {error.args[0]}") from error
+    except ValidationError as error:
+        raise Unfit(f"unreadable provenance ({_first(error)})") from error
     except Unfit:
         raise
-    except ValueError as error:
+    except (ValueError, UsageError) as error:
         raise Unfit(f"unreadable metadata ({str(error).splitlines()[0]})") from error
     failure = texts.get(_FAILURE)
     if failure is not None:
         failure = failure.encode(errors="surrogateescape").decode(errors="surrogatepass")
     return spec, provenance, failure
+
+
+def _first(error: ValidationError) -> str:
+    """The first of the errors: where it is, and what was expected."""
+    first = error.errors(include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def check_version(what: str, version: str, ours: int) -> None:
@@ -144,19 +154,19 @@ def decoded(raw: Mapping[bytes, bytes] | None) -> Texts:
 
 
 def _spec(text: str) -> RunSpec:
-    """The spec whose canonical text this is. Raises `Foreign` if this version would write another, `ValueError`."""
+    """The spec whose canonical text this is.
+
+    Raises `Foreign` if this version would write another, `ValueError` or `UsageError` for text that is none.
+    """
     try:
         spec = RunSpec.model_validate_json(text)
     except ValidationError as error:
         parsed(text)  # raises if it is no JSON
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise Foreign(f"a run that this version of pflbench cannot describe ({where}: {first['msg']})") from error
+        raise Foreign(f"a run that this version of pflbench cannot describe ({_first(error)})") from error
     written = hashlib.sha256(text.encode()).hexdigest()[:16]
     if written != spec.id:
         raise Foreign(f"run {written}, which is {spec.id} to this version of pflbench")
-    parsed(text)
-    for name in (spec.method.name, spec.dataset.name, spec.partition.name):
-        check_name(name)
-    check_name(spec.model)
+    for name in (spec.method.name, spec.dataset.name, spec.partition.name, spec.model):
+        if names.is_reference(name):
+            names.split_reference(name)
     return spec

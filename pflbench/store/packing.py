@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from pflbench.result import RunResult
-from pflbench.store import files, runfile
-from pflbench.store.header import Stored
+from pflbench.store import files
 from pflbench.store.runfile import RunFile
 from pflbench.store.store import MissingRun, OtherScores, Store
 
@@ -28,101 +25,99 @@ def pack(store: Store, ids: Collection[str] | None = None) -> list[Packed]:
 
     Raises `StoreError`.
     """
-    singles = _singles(store, ids)
-    settings = set(singles)
-    if ids is None:
-        settings |= {run.spec.setting() for old in _mergeable(store) for run in old.entries.values()}
-    done = []
-    written: set[str] = set()
-    for setting in sorted(settings):
-        single = singles.get(setting, {})
-        changed = _changed(store, single)
-        new = _rewritten(store, setting, single, written)
-        if new is None:
-            continue
-        for id, old_path in changed.items():
-            say = f"The scores of run {id} changed: {str(new.path)!r} replaces those in {str(old_path)!r}."
-            warnings.warn(say, OtherScores, stacklevel=2)
-        written |= new.entries.keys()
-        done.append(Packed(new.path, len(new.entries), len(single.keys() & new.entries)))
-    files.clean(store.packs.folder)
+    done: list[Packed] = []
+    written = set[str]()
+    for setting in sorted(_settings(store, ids)):
+        while True:
+            try:
+                packed = _pack(store, setting, ids, written)
+                break
+            except MissingRun:  # damaged: it was named, and is not in the index any more
+                continue
+        if packed:
+            done.append(packed)
+    files.clean(store.packs)
     return sorted(done)
 
 
-def _rewritten(store: Store, setting: str, single: Mapping[str, RunFile], written: Collection[str]) -> RunFile | None:
-    """A new pack of this setting's runs, packed and `single`, in place of their files; None: nothing to change.
+def _settings(store: Store, ids: Collection[str] | None) -> set[str]:
+    """The settings of the runs that are to be packed."""
+    settings = {run.spec.setting() for file in _singles(store, ids) for run in file.entries.values()}
+    if ids is None:
+        settings |= {run.spec.setting() for pack in _replaceable(store) for run in pack.entries.values()}
+    return settings
 
-    `written`: runs that are in other new packs. A pack of several settings goes with the last of them.
+
+def _pack(store: Store, setting: str, ids: Collection[str] | None, written: set[str]) -> Packed | None:
+    """Write a pack of this setting's runs in place of their files; None: nothing to change.
+
+    `written`: runs that are in new packs. A pack of several settings goes with the last of them.
     """
-    broken: set[str] = set()
-
-    def read(id: str) -> RunResult:
-        try:
-            return store.read(id)
-        except MissingRun:
-            broken.add(id)
-            raise
-
-    while True:  # until every run could be read: a damaged one was set aside, with a warning, and costs no other
-        packs = [old for old in _mergeable(store) if _of(old, setting)]
-        ids = {*single, *(id for old in packs for id in _of(old, setting))} - broken
-        if broken.issuperset(single) and len(packs) == 1 and packs[0].entries.keys() == ids:
-            return None
-        runs = {id: run for id in sorted(ids) if (run := store.find(id)) is not None}
-        with suppress(MissingRun):
-            return _in_place_of(store, runs, read, [*packs, *single.values()], {*runs, *written})
+    singles = {id: file for file in _singles(store, ids) for id in _of(file, setting)}
+    packs = [pack for pack in _replaceable(store) if _of(pack, setting)]
+    members = {*singles, *(id for pack in packs for id in _of(pack, setting))}
+    if not members or (not singles and len(packs) == 1 and packs[0].entries.keys() == members):
+        return None
+    _warn_of_changes(store, singles)
+    new = store.write_pack(run for id in sorted(members) if (run := store.find(id)) is not None)
+    written |= members
+    # Packs go first: a run by itself goes before its packed self until that is gone for good.
+    _remove(store, [pack for pack in packs if pack.path != new.path and pack.entries.keys() <= written], new)
+    _remove(store, singles.values(), new)
+    return Packed(new.path, len(new.entries), len(singles.keys() & new.entries.keys()))
 
 
-def _in_place_of(
-    store: Store,
-    runs: Mapping[str, Stored],
-    read: Callable[[str], RunResult],
-    replaced: Iterable[RunFile],
-    written: Set[str],
-) -> RunFile | None:
-    """Write a pack of these runs, and remove the files all of whose runs are in this pack or in others (`written`)."""
-    leaving = [file for file in replaced if file.entries.keys() <= written and not file.unfit]
-    return runfile.rewrite(store.packs.folder, list(runs.values()), read, leaving) if runs else None
-
-
-def _changed(store: Store, single: Mapping[str, RunFile]) -> dict[str, Path]:
-    """Finished runs that have other scores in a pack than in single files, by id, with the pack."""
-    found = {}
-    for old in store.packs.all():
-        for id in old.entries.keys() & single.keys():
-            runs = old.entries[id], single[id].entries[id]
-            sums = {run.checksum for run in runs if run.failure is None and not run.shipped}
+def _warn_of_changes(store: Store, singles: Mapping[str, RunFile]) -> None:
+    """Name finished runs that have other scores in a pack than in single files."""
+    for pack in store.packed():
+        for id in pack.entries.keys() & singles.keys():
+            copies = pack.entries[id], singles[id].entries[id]
+            sums = {run.checksum for run in copies if run.failure is None and not run.shipped}
             if len(sums - {None}) > 1:
-                found[id] = old.path
-    return found
+                say = f"The scores of run {id} changed: a new pack replaces those in {str(pack.path)!r}."
+                warnings.warn(say, OtherScores, stacklevel=4)
 
 
-def _singles(store: Store, ids: Collection[str] | None) -> dict[str, dict[str, RunFile]]:
-    """The files of single runs that are to be packed, by setting and id."""
-    singles = store.singles.all()
-    # A run that is also in a pack which stays is left out: it goes before the pack only from a single file.
-    merged = {old.path for old in _mergeable(store)}
+def _remove(store: Store, replaced: Iterable[RunFile], new: RunFile) -> None:
+    """Remove files whose runs are in a new pack."""
+    for file in replaced:
+        store.remove(file, f" Its runs are in {str(new.path)!r} too, so remove it.")
+        files.sync_folder(file.path.parent)
+
+
+def _of(file: RunFile, setting: str) -> list[str]:
+    return [id for id, run in file.entries.items() if run.spec.setting() == setting]
+
+
+def _singles(store: Store, ids: Collection[str] | None) -> list[RunFile]:
+    """The files of single runs that are to be packed.
+
+    A run that is also in a pack which stays is left out: it goes before the pack only from a single file.
+    """
+    replaceable = {pack.path for pack in _replaceable(store)}
     staying = {
-        id for old in store.packs.all() if old.path not in merged for id, run in old.entries.items() if not run.shipped
+        id
+        for pack in store.packed()
+        if pack.path not in replaceable
+        for id, run in pack.entries.items()
+        if not run.shipped
     }
-    found: dict[str, dict[str, RunFile]] = {}
-    for file in singles:
-        for id, run in file.entries.items():
-            if (ids is None or id in ids) and id not in staying:
-                found.setdefault(run.spec.setting(), {})[id] = file
-    return found
+    wanted = lambda id: (ids is None or id in ids) and id not in staying  # noqa: E731
+    return [file for file in store.singles() if any(map(wanted, file.entries))]
 
 
-def _of(pack: RunFile, setting: str) -> list[str]:
-    return [id for id, run in pack.entries.items() if run.spec.setting() == setting]
-
-
-def _mergeable(store: Store) -> list[RunFile]:
+def _replaceable(store: Store) -> list[RunFile]:
     """The packs that may be replaced.
 
     The others hold what is not read and would be lost, a run that has other scores in another pack, or runs that came
     with pflbench.
     """
-    apart = {path for paths in store.conflicts().values() for path in paths}
-    apart |= {run.path for pack in store.packs.all() for run in pack.entries.values() if run.shipped}
-    return [pack for pack in store.packs.all() if not pack.foreign and pack.path not in apart]
+    conflicting = {path for paths in store.conflicts().values() for path in paths}
+    return [
+        pack
+        for pack in store.packed()
+        if pack.entries
+        and not pack.unread
+        and pack.path not in conflicting
+        and not any(run.shipped for run in pack.entries.values())
+    ]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from pflbench.errors import StoreError
-from pflbench.result import RunResult
-from pflbench.store import files, models, runfile
+from pflbench.store import files, models
 from pflbench.store.runfile import RunFile
-from pflbench.store.store import Store
+from pflbench.store.store import MissingRun, Store
 
 
 class Removed(NamedTuple):
@@ -28,12 +28,12 @@ def remove(store: Store, ids: Collection[str]) -> list[Removed]:
     no other run is ever missing. Whoever is interrupted can start again.
 
     Raises:
-        StoreError: A file cannot be removed or written, or it holds runs that this version cannot read.
+        StoreError: A file cannot be removed or written, or it holds runs that cannot be read.
     """
     for id in ids:
-        store.check_place(id)  # a copy in a pack may be readable where its single file is another version's
+        store.check_path(id)  # a copy in a pack may be readable where its single file is another version's
     done = []
-    for pack in store.packs.all():
+    for pack in store.packed():
         leaving = tuple(id for id, run in pack.entries.items() if id in ids and not run.shipped)
         if leaving:
             done.append(Removed(pack.path, leaving, _without(store, pack, leaving)))
@@ -42,7 +42,7 @@ def remove(store: Store, ids: Collection[str]) -> list[Removed]:
             files.unlink(path)
             done.append(Removed(path, (id,), None))
     models.remove(store.root, ids)
-    for folder in (store.packs.folder, store.runs):
+    for folder in (store.packs, store.runs):
         if folder.is_dir():
             files.sync_folder(folder)
             files.clean(folder)
@@ -51,15 +51,11 @@ def remove(store: Store, ids: Collection[str]) -> list[Removed]:
 
 def _without(store: Store, pack: RunFile, leaving: Collection[str]) -> Path | None:
     """Replace a pack by one without these runs; None if it has no others."""
-    if unread := [*pack.foreign, *pack.unfit]:
-        raise StoreError(f"{str(pack.path)!r} holds runs that cannot be read ({unread[0]}): it stays as it is.")
-
-    def read(id: str) -> RunResult:
-        result = store.packs.read(pack.entries[id])
-        if result is None:
-            raise StoreError(f"{str(pack.path)!r} is not what it was: nothing was removed from it. Try again.")
-        return result
-
     staying = [run for id, run in pack.entries.items() if id not in leaving]
-    rest = runfile.rewrite(store.packs.folder, staying, read, [pack])
-    return rest.path if rest else None
+    rest = None
+    with suppress(MissingRun):  # then it is among those that cannot be read
+        rest = store.write_pack(staying).path if staying and not pack.unread else None
+    if pack.unread:
+        raise StoreError(f"{str(pack.path)!r} holds runs that cannot be read ({pack.unread[0]}): it stays as it is.")
+    store.remove(pack, f" Its other runs are in {str(rest)!r} too." if rest else "")
+    return rest

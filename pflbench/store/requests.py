@@ -104,7 +104,7 @@ def _line(request: Request, ids: Sequence[str], root: Path) -> str:
 def _later(store: Store) -> dict[str, set[Request]]:
     found: dict[str, set[Request]] = {}
     for folder in store.folders:
-        path = folder.folder / NAME
+        path = folder / NAME
         try:
             lines = path.read_bytes().splitlines() if path.is_file() else []
         except OSError as error:

@@ -15,7 +15,6 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -25,12 +24,9 @@ import pyarrow.parquet as pq
 
 from pflbench.package import __version__
 from pflbench.result import RunResult, Score
-from pflbench.store import files
 from pflbench.store.columns import Metrics, Scores, Words, metrics_of, scores_of
 from pflbench.store.header import Stored, Unfit, encoded, metadata, sealed
 
-OPEN = 64
-"""Packs that are held open at a time, at most."""
 SCORES = pa.schema(
     [
         ("stage", pa.string()),
@@ -110,7 +106,7 @@ added.
 """
 COLUMNS = pa.schema([*SCORES, *PLAIN])
 _CODED = pa.dictionary(pa.int32(), _TEXT)
-_CODES = ["stage", "run_id"]
+_CODES = ["stage"]
 """Columns that stay coded when they are read: a long text that a small file has once would be written out per row."""
 _LONGEST = 10_000
 """Characters in the name of a stage or metric, at most."""
@@ -138,13 +134,6 @@ def rows(result: RunResult) -> tuple[Score, ...]:
     return *result.scores, *(Score(METRIC + m.name, m.round, 0, m.client, 0, 0, 0.0, m.value) for m in result.metrics)
 
 
-def digest(result: RunResult) -> str:
-    """A hash of everything that a run's file says."""
-    # By their text, NaN equals itself, and two floats have one text only if they are one number.
-    text = f"{rows(result)!r} {metadata(result)!r}"
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def checksum(result: RunResult) -> str:
     """A hash of a run's scores and metrics, which takes little of the time that reading them takes."""
     found = hashlib.sha256()
@@ -169,26 +158,17 @@ _ROUNDING = 1e-6
 
 def _check(run: Stored, result: RunResult) -> None:
     """Raise `Unfit` for scores that no training of the run can leave, or others than those that were written."""
-    scores = scores_of(result.scores)
-    lacking = "" if run.failure is not None else "it is finished and has no scores"
-    if problem := _problem(scores.columns, run.spec.clients) if len(scores) else lacking:
-        raise Unfit(f"run {run.spec.id}: {problem}")
+    if len(result.scores):
+        columns: Mapping[str, Any] = scores_of(result.scores).columns
+        accuracy, client, correct = columns["accuracy"], columns["client"], columns["correct"]
+        fits = (accuracy >= -_ROUNDING) & (accuracy <= 1 + _ROUNDING) & (correct >= 0) & (correct <= columns["count"])
+        fits &= (client >= -1) & (client < run.spec.clients) & (columns["round"] >= 0) & (columns["step"] >= 0)
+        if not fits.all():
+            raise Unfit(f"run {run.spec.id}: a score's accuracy, count, client, round or step is out of range")
+    elif run.failure is None:
+        raise Unfit(f"run {run.spec.id}: it is finished and has no scores")
     if run.checksum is not None and run.checksum != checksum(result):
         raise Unfit(f"run {run.spec.id}: its scores do not fit their checksum")
-
-
-def _problem(scores: Mapping[str, Any], clients: int) -> str:
-    """Problem of a run's scores, by column; empty if there is none."""
-    accuracy, client, round, step = (scores[name] for name in ("accuracy", "client", "round", "step"))
-    if not (accuracy.min() >= -_ROUNDING and accuracy.max() <= 1 + _ROUNDING):  # also of NaN
-        return "an accuracy is no share"
-    if client.min() < -1 or client.max() >= clients:
-        return f"a score is of a client that is none of the {clients}"
-    if round.min() < 0 or step.min() < 0:
-        return "a score is of a round or step below 0"
-    if scores["correct"].min() < 0 or (scores["correct"] > scores["count"]).any():
-        return "a score counts more right examples than there are, or fewer than none"
-    return ""
 
 
 def from_rows(table: pa.Table, runs: Sequence[Stored]) -> list[RunResult]:
@@ -229,14 +209,6 @@ def from_rows(table: pa.Table, runs: Sequence[Stored]) -> list[RunResult]:
     return found
 
 
-def belong(ids: pa.ChunkedArray, runs: Sequence[Stored]) -> bool:
-    """True if rows with these run ids are those of these runs, one run's after the other's."""
-    coded = ids.combine_chunks().dictionary_encode()
-    places = {id: place for place, id in enumerate(coded.dictionary.to_pylist())}
-    expected = np.repeat([places.get(run.spec.id, -1) for run in runs], [run.rows for run in runs])
-    return not coded.null_count and np.array_equal(np.from_dlpack(coded.indices), expected)
-
-
 def _plain(result: RunResult, kind: pa.DataType, origin: str) -> Any:
     """The value of a plain column: an attribute of the spec, or an entry of the provenance."""
     value: Any = {"spec": result.spec, "provenance": {"pflbench": __version__, "unchecked": False} | result.provenance}
@@ -252,11 +224,14 @@ def _plain(result: RunResult, kind: pa.DataType, origin: str) -> Any:
 
 @contextlib.contextmanager
 def checked() -> Iterator[None]:
-    """Arrow's exceptions in here become `Unfit`."""
+    """Arrow's exceptions in here become `Unfit`; those of the system stay."""
     try:
         yield
-    except pa.ArrowException as error:
-        raise Unfit(str(error)) from error
+    except (pa.ArrowException, OSError) as error:
+        if getattr(error, "errno", None) is not None:
+            raise
+        # pyarrow reports damaged content as an OSError, too, but without an error number
+        raise Unfit((str(error).splitlines() or [type(error).__name__])[0].rstrip(".")) from error
 
 
 def parquet_footer(file: IO[bytes]) -> pq.FileMetaData:
@@ -266,28 +241,36 @@ def parquet_footer(file: IO[bytes]) -> pq.FileMetaData:
 
 
 class OpenFile(NamedTuple):
-    """A Parquet file that is open, and the positions of its columns of scores and run ids."""
+    """A Parquet file that is open, and the positions of its columns of scores."""
 
     parquet: pq.ParquetFile
     columns: list[int]
 
     @classmethod
-    def of(cls, file: IO[bytes]) -> OpenFile:
-        """The content of a file. Raises `Unfit`, also for columns of another type."""
-        try:
-            parquet = pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True, read_dictionary=_CODES)
-        except KeyError as error:
-            raise Unfit(f"unexpected columns (no column {error})") from error
+    def of(cls, path: Path) -> OpenFile:
+        """The content of a file. Raises `Unfit`, also for columns of another type, and `OSError`."""
+        with checked():
+            try:
+                source = pa.OSFile(os.fspath(path))  # which closes when nothing holds it any more
+                parquet = pq.ParquetFile(
+                    source, pre_buffer=False, page_checksum_verification=True, read_dictionary=_CODES
+                )
+            except KeyError as error:
+                raise Unfit(f"unexpected columns (no column {error})") from error
         columns = dict(enumerate(map(parquet.schema.column, range(len(parquet.schema.names)))))
         taken = {at: column for at, column in columns.items() if column.path.partition(".")[0] in _PHYSICAL}
-        found = {(column.path, column.physical_type, column.max_repetition_level) for column in taken.values()}
-        odd = {path for path, *_ in found ^ {(name, kind, 0) for name, kind in _PHYSICAL.items()}}
+        present = {(column.path, column.physical_type, column.max_repetition_level) for column in taken.values()}
+        odd = {path for path, *_ in present ^ {(name, kind, 0) for name, kind in _PHYSICAL.items()}}
         if odd or len(taken) != len(_PHYSICAL):
             raise Unfit(f"unexpected columns ({', '.join(sorted(odd)) or 'some twice'})")
         return cls(parquet, list(taken))
 
-    def read(self, groups: Sequence[int], names: Sequence[str]) -> pa.Table:
-        """These columns of row groups, with checked pages. Raises as `read_rows`."""
+    def read(self, groups: Sequence[int] | None = None) -> pa.Table:
+        """The scores of these row groups, or of all, with checked pages.
+
+        Raises `Unfit`, also if the footer names more bytes than scores need, and `OSError`.
+        """
+        groups = range(self.parquet.num_row_groups) if groups is None else groups
         rows = size = 0
         for group in map(self.parquet.metadata.row_group, groups):
             rows += group.num_rows
@@ -297,26 +280,5 @@ class OpenFile(NamedTuple):
                 size += chunk.total_uncompressed_size
         if size > _MOST_BYTES + _BYTES_OF_A_ROW * rows:
             raise Unfit(f"{rows:,} rows that unpack to {size:,} bytes")
-        return self.parquet.read_row_groups(groups, names, use_threads=False)
-
-
-def read_rows(file: IO[bytes]) -> pa.Table:
-    """The scores of a file, with checked pages.
-
-    Raises Arrow's exceptions if the file is damaged, `Unfit` if its footer names more bytes than scores need, and
-    `OSError`.
-    """
-    content = OpenFile.of(file)
-    return content.read(range(content.parquet.num_row_groups), SCORES.names)
-
-
-@lru_cache(maxsize=OPEN)
-def opened(path: Path, identity: files.Identity) -> OpenFile:
-    """The file that is there now, held open for the next of its runs; `identity` tells it from others of its name.
-
-    Raises as `read_rows`, and `FileNotFoundError` if another took its name.
-    """
-    content = OpenFile.of(pa.OSFile(os.fspath(path)))  # which closes when nothing holds it any more
-    if files.identity(path.stat()) != identity:
-        raise FileNotFoundError(path)
-    return content
+        with checked():
+            return self.parquet.read_row_groups(groups, SCORES.names, use_threads=False)

@@ -1,4 +1,4 @@
-"""A results folder for readers, who rename and remove no file in it, with the reference runs of pflbench."""
+"""A results folder for readers, with the reference runs of pflbench."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pflbench.store.store import Store
 
 
 class ShownStore(Store):
-    """The runs under a results folder, read and never written, and those that came with pflbench.
+    """The runs under a results folder, and those that came with pflbench.
 
     `fresh`: without runs that came with pflbench.
     """
 
     def __init__(self, root: Path, fresh: bool = False) -> None:
-        super().__init__(root, mends=False, packaged=True, fresh=fresh)
+        super().__init__(root, packaged=True, fresh=fresh)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from pflbench.result import RunResult
 from pflbench.store import runfile
+from pflbench.store.checked import Provenance
 from pflbench.store.columns import Scores, Words, scores_of
 from pflbench.store.header import Stored
 
@@ -32,6 +33,8 @@ def thin(packs: Path, into: Path) -> None:
             (into / path.name).write_bytes(path.read_bytes())
             continue
         pack = runfile.RunFile(path)
+        for reason in pack.unread:
+            raise reason
         results = {id: shortened(pack.read(id)) for id in pack.entries}
         runs = [_described(run, results[id]) for id, run in pack.entries.items()]
         runfile.write_pack(into, runs, results.__getitem__)
@@ -57,4 +60,4 @@ def shortened(result: RunResult) -> RunResult:
 
 def _described(run: Stored, result: RunResult) -> Stored:
     rows = len(result.scores) + len(result.metrics)
-    return run._replace(provenance=result.provenance, rows=rows, checksum=None)
+    return run._replace(provenance=cast(Provenance, result.provenance), rows=rows, checksum=None)

@@ -10,9 +10,9 @@ from cli_kit import stored
 
 from pflbench.result import RunResult, Score
 from pflbench.store import ShownStore, Store
+from pflbench.store.files import host_name
 from pflbench.store.merging import bits_apart
 from pflbench.store.packing import pack
-from pflbench.store.process import host_name
 from pflbench.testing import tiny_spec
 
 SHARDS = ("run", "-s", "tiny.toml", "--seeds", "0-2")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -16,7 +15,6 @@ from cli_kit import stored
 
 from pflbench.store import Store, leases
 from pflbench.store.leases import Leases, Pace
-from pflbench.store.process import Process
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
 
@@ -74,8 +72,7 @@ def lease_of_a_dead_host(results: Path, id: str) -> Path:
     folder = results / "claims"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{id}.claim"
-    process = {"host": "gone", "boot": "another", "space": "pid:[1]", "pid": 1, "started": "1"}
-    path.write_text(json.dumps({"token": "f" * 32, "process": process}))
+    path.write_text("filelock/2\npid=1\nhost=gone\nmode=lease\ntoken=abc\nduration=0.5\n")
     return path
 
 
@@ -242,9 +239,3 @@ def test_a_folder_that_becomes_read_only(cli, folder: Path, small_disk: Path, mo
     assert len(stored(results)) == 2
     subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
     assert cli(*many).code == 0 and len(stored(results)) == 8
-
-
-def test_the_process_of_a_claim_is_told(folder: Path) -> None:
-    process = Process("kite", "b", "p", 12, "3")
-    assert Process.read(process.fields()) == process and str(process) == "process 12 on kite"
-    assert Process.read({"host": "kite"}) is None and Process.read(3) is None

@@ -32,6 +32,7 @@ from pflbench.cli import main as cli
 from pflbench.report.reading import readable
 from pflbench.selection import selection
 from pflbench.store import Store, Stored, schema
+from pflbench.store.header import metadata
 from pflbench.store.leases import Leases
 from pflbench.store.packing import pack
 from pflbench.suite.document import Suite
@@ -57,7 +58,7 @@ class FrozenStore(Store):
     """Committed runs of `IDS`."""
 
     def __init__(self, *_: object, **__: object) -> None:
-        super().__init__(RESULTS, mends=False)
+        super().__init__(RESULTS)
 
     def find(self, id: str) -> Stored | None:
         return super().find(id) if id in IDS else None
@@ -297,7 +298,9 @@ def files() -> dict[str, list[str]]:
 
 def kept() -> dict[str, str]:
     """Digest of each run of `store/`: a single run and a pack that the version of the first freeze wrote."""
-    return {run.spec.id: schema.digest(Store(KEPT).fetch(run)) for run in Store(KEPT).list()}
+    results = {run.spec.id: Store(KEPT).read(run.spec.id) for run in Store(KEPT).list()}
+    texts = {id: f"{schema.rows(result)!r} {metadata(result)!r}" for id, result in results.items()}
+    return {id: hashlib.sha256(text.encode()).hexdigest() for id, text in texts.items()}
 
 
 SECTIONS: dict[str, Callable[[], Any]] = {

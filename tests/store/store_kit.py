@@ -65,8 +65,7 @@ def contents(store: Store) -> Runs:
         )
         assert store.status(run.spec.id) == ("done" if run.failure is None else "failed")
         assert run.path.is_file()
-    in_packs = {run.spec.id: found[run.spec.id] for run in listed if run.path.parent.name == "packs" and run.rows}
-    assert store.fetch_several(listed) == in_packs
+    assert store.fetch_several(listed) == found
     return found
 
 
@@ -90,8 +89,8 @@ def snapshots(store: Store, work: Callable[[], object], into: Path) -> list[Path
             shutil.copytree(store.root, found[-1])
         sys.setprofile(look)
 
-    folders = [store.runs, store.packs.folder]
-    store.packs.folder.mkdir(exist_ok=True)
+    folders = [store.runs, store.packs]
+    store.packs.mkdir(exist_ok=True)
     sys.setprofile(look)
     try:
         work()

@@ -59,9 +59,9 @@ def test_a_foreign_file_is_named_left_out_and_stays(store: Store, make: Callable
     path = [store.write(done(seed)) for seed in (1, 0)][1]
     make(path)
     before = path.read_bytes()
-    for look in (lambda: store.status(path.stem), store.list, lambda: pack(store)):
+    for look in (lambda new: new.status(path.stem), Store.list, pack):
         with pytest.warns(ForeignFile) as caught:
-            look()
+            look(Store(store.root))
         assert all(str(one.message).startswith(f"{str(path)!r} is left out: ") for one in caught)
         assert all(reason in str(one.message) for one in caught)
     with warnings.catch_warnings():
@@ -113,7 +113,7 @@ def test_a_pack_with_a_run_of_another_version_is_never_written_anew(store: Store
     newer = lambda listing: listing.replace(b'"pflbench.schema": "1"', b'"pflbench.schema": "2"', 1)  # noqa: E731
     change_metadata(path, "pflbench.runs", newer)
     before = path.read_bytes()
-    with pytest.warns(ForeignFile, match=r"1 run in '.*' is left out: schema version 2, where .* Read it with"):
+    with pytest.warns(ForeignFile, match=r"' is left out: schema version 2, where .* Read it with"):
         listed = Store(store.root).list()
     assert len(listed) == 2
     store = Store(store.root)
@@ -136,13 +136,14 @@ def test_damage_beside_a_run_of_another_version_is_named_and_nothing_is_set_asid
     path = packed(store)
     newer = lambda listing: listing.replace(b'"pflbench.schema": "1"', b'"pflbench.schema": "2"', 1)  # noqa: E731
     change_metadata(path, "pflbench.runs", newer)
+    store = Store(store.root)
     with pytest.warns(ForeignFile):
         ids = [run.spec.id for run in store.list()]
     break_page(path, 1)
     before = path.read_bytes()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ForeignFile)
-        with pytest.warns(CorruptFile, match="left as it is, its other runs are read"), pytest.raises(MissingRun):
+        with pytest.warns(CorruptFile, match="left as it is"), pytest.raises(MissingRun):
             store.read(ids[0])
         assert store.read(ids[1]).spec.id == ids[1]
     assert path.read_bytes() == before and pack_files(store) == [path]

@@ -40,7 +40,7 @@ from store_kit import (
 from pflbench.errors import StoreError
 from pflbench.result import RunResult, Score
 from pflbench.spec import RunSpec
-from pflbench.store import CorruptFile, MissingRun, Store, files, runfile
+from pflbench.store import CorruptFile, MissingRun, Store, Stored, files, runfile
 from pflbench.store.packing import pack
 
 
@@ -110,9 +110,9 @@ def test_packing_changes_nothing_whatever_came_before(operations: list[object]) 
                 for run in operation:
                     other.write(run)
                 pack(other)
-                store.packs.folder.mkdir(parents=True, exist_ok=True)
+                store.packs.mkdir(parents=True, exist_ok=True)
                 for path in pack_files(other):
-                    shutil.copy(path, store.packs.folder)
+                    shutil.copy(path, store.packs)
                 theirs, now = contents(other), contents(store)
                 assert now.keys() == before.keys() | theirs.keys()
                 assert all(now[id] in (before.get(id), theirs.get(id)) for id in now)
@@ -224,7 +224,7 @@ def test_a_pack_of_several_settings_is_taken_apart(store: Store) -> None:
     """Another version of pflbench may draw the lines between settings elsewhere."""
     runs = two_settings(store)
     listed = store.list()
-    mixed = runfile.write_pack(store.packs.folder, listed, store.read)
+    mixed = runfile.write_pack(store.packs, listed, store.read)
     for run in listed:
         run.path.unlink()
     assert contents(store) == runs
@@ -333,14 +333,14 @@ def test_nothing_is_removed_unless_it_was_read_again(
 
 def test_a_run_that_changes_while_it_is_packed_stops_the_packing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.write(done())
-    real = Store.read
+    real = Store.fetch
 
-    def read(self: Store, id: str) -> RunResult:
+    def fetch(self: Store, stored: Stored) -> RunResult:
         store.write(done(device="new"))
-        return real(self, id)
+        return real(self, stored)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "read", read)
+        patch.setattr(Store, "fetch", fetch)
         with pytest.raises(StoreError, match=f"Run {spec().id} changed while it was packed"):
             pack(store)
     assert contents(store) == {spec().id: done(device="new")} and pack_files(store) == []
@@ -434,16 +434,18 @@ def other_rows(path: Path) -> None:
         (other_rows, "does not fit its rows"),
     ],
 )
-def test_a_corrupt_pack_is_set_aside_and_named(store: Store, damage: Callable[[Path], None], reason: str) -> None:
+def test_a_damaged_pack_is_named_and_stays(store: Store, damage: Callable[[Path], None], reason: str) -> None:
     for seed in (0, 1):
         store.write(done(seed))
     ((path, *_),) = pack(store)
     store.write(done(2))
     damage(path)
-    with pytest.warns(CorruptFile, match=rf"{path.name}' is not a readable pack: .*({reason}).*set aside as"):
+    content = path.read_bytes()
+    store = Store(store.root)
+    with pytest.warns(CorruptFile, match=rf"{path.name}' is not a readable pack: .*({reason}).*left as it is"):
         assert store.status(spec().id) == "missing"
-    assert [p.name for p in pack_files(store)] == [f"{path.name}.corrupt"]
-    assert list(contents(store)) == [spec(2).id]
+    assert [run.spec for run in store.list()] == [spec(2)]
+    assert [one.runs for one in pack(store)] == [1] and path.read_bytes() == content
 
 
 def test_one_damaged_run_costs_no_other(store: Store) -> None:
@@ -453,12 +455,15 @@ def test_one_damaged_run_costs_no_other(store: Store) -> None:
     lost = sorted(spec(seed).id for seed in range(4))[2]
     break_page(path, 2)
     assert store.status(lost) == "done"
-    message = rf"{path.name}' is not a readable pack: run {lost}: .*; its other 3 runs are in 'digits-.* \(set aside"
+    message = rf"{path.name}' is not a readable pack: run {lost}: .* \(left as it is"
+    store = Store(store.root)
     with pytest.warns(CorruptFile, match=message), pytest.raises(MissingRun, match=lost):
+        store.list()
         store.read(lost)
     assert store.status(lost) == "missing"
-    assert list(contents(store)) == [id for id in sorted(spec(seed).id for seed in range(4)) if id != lost]
-    assert len(pack_files(store)) == 2 and (path.parent / f"{path.name}.corrupt").exists()
+    others = [id for id in sorted(spec(seed).id for seed in range(4)) if id != lost]
+    assert [store.read(run.spec.id).spec.id for run in store.list()] == others
+    assert pack(store) == [] and pack_files(store) == [path]
 
 
 def test_many_at_once_are_read_in_small_parts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -472,28 +477,6 @@ def test_many_at_once_are_read_in_small_parts(store: Store, monkeypatch: pytest.
         monkeypatch.setattr(runfile, "AT_ONCE", most)
         some = [run for run in reversed(store.list()) if run.spec.seed != 3]
         assert store.fetch_several(some) == {run.spec.id: runs[run.spec.id] for run in some}
-
-
-@pytest.mark.parametrize("ids", [["{b}", "{a}"], ["{a}", "{a}"], ["{a}", None]])
-def test_rows_of_another_run_are_not_read(store: Store, ids: list[str | None]) -> None:
-    """A pack whose list of runs names others than its rows do."""
-    for seed in (0, 1):
-        store.write(done(seed))
-    ((path, *_),) = pack(store)
-    content = pq.read_table(path)
-    a, b = content["run_id"].unique().to_pylist()
-    column = content.schema.get_field_index("run_id")
-    with pq.ParquetWriter(path, content.schema) as writer:
-        for number, id in enumerate(ids):
-            rows = len(content) // 2
-            some = content.slice(number * rows, rows)
-            named = pa.array([id and id.format(a=a, b=b)] * rows, pa.string())
-            writer.write_table(some.set_column(column, content.schema.field(column), named))
-    known = Store(store.root, mends=False)
-    assert known.fetch_several(known.list()) == {}
-    for id in {a, b} if ids[0] != "{a}" else {b}:
-        with pytest.warns(CorruptFile, match="not where they should be"), pytest.raises(MissingRun):
-            Store(store.root, mends=False).read(id)
 
 
 def test_of_a_damaged_pack_nothing_is_read_at_once(store: Store, recwarn: pytest.WarningsRecorder) -> None:
@@ -518,28 +501,20 @@ def test_a_damaged_run_does_not_keep_others_from_being_packed(store: Store) -> N
     with pytest.warns(CorruptFile, match=path.name):
         (packed,) = pack(store)
     assert (packed.runs, packed.added) == (2, 2)
-    assert names(store) == [f"{path.name}.corrupt"]
+    assert names(store) == [path.name] and path.read_bytes() == content
 
 
-def test_a_run_whose_metadata_is_damaged_costs_no_other(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_whose_metadata_is_damaged_costs_no_other(store: Store) -> None:
     for seed in range(3):
         store.write(done(seed))
     ((path, *_),) = pack(store)
     change_metadata(path, "pflbench.runs", lambda listing: listing.replace(b'"pflbench.schema": "1"', b'"x": "1"', 1))
     whole = path.read_bytes()
-
-    def full(*_: object) -> None:
-        raise StoreError("No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(runfile, "write_pack", full)
-        with pytest.warns(CorruptFile, match="left as it is, its other runs are read; No space left"):
-            assert len(store.list()) == 2
-    assert path.read_bytes() == whole
-    with pytest.warns(CorruptFile, match="no pflbench metadata; its other 2 runs are in"):
-        assert len(Store(store.root).list()) == 2
-    assert len(contents(store)) == 2
-    assert (path.parent / f"{path.name}.corrupt").read_bytes() == whole
+    store = Store(store.root)
+    with pytest.warns(CorruptFile, match=r"no pflbench metadata \(left as it is"):
+        assert len(store.list()) == 2
+    store.write(done(3))
+    assert [one.runs for one in pack(store)] == [1] and path.read_bytes() == whole
 
 
 def test_a_packed_run_with_more_rows_than_its_spec_allows_costs_no_other(store: Store) -> None:
@@ -602,9 +577,9 @@ def test_footers_are_read_once(store: Store, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_leftovers_and_other_files(store: Store) -> None:
-    store.packs.folder.mkdir(parents=True)
-    (store.packs.folder / f".x.{files._HOST}.99999999.ab12.tmp").write_bytes(b"half")
-    (store.packs.folder / "notes.txt").write_text("mine")
+    store.packs.mkdir(parents=True)
+    (store.packs / f".x.{files._HOST}.99999999.ab12.tmp").write_bytes(b"half")
+    (store.packs / "notes.txt").write_text("mine")
     store.write(done())
     ((path, *_),) = pack(store)
     assert [p.name for p in pack_files(store)] == [path.name, "notes.txt"]

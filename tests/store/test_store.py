@@ -173,19 +173,19 @@ def no_spec(path: Path) -> None:
         (no_spec, "unreadable metadata"),
     ],
 )
-def test_a_corrupt_file_is_set_aside_and_named(store: Store, damage: object, reason: str) -> None:
+def test_a_damaged_file_is_named_stays_and_is_trained_again(store: Store, damage: object, reason: str) -> None:
     store.write(done(1))
     path = store.write(done())
-    for aside in (f"{path.name}.corrupt", f"{path.name}.corrupt-2"):
-        damage(path)  # type: ignore[operator]
-        with pytest.warns(CorruptFile, match=rf"{path.name}.*({reason})"):
-            assert store.status(path.stem) == "missing"
-        assert aside in names(store)
-        assert not path.exists()
-        store.write(done())
     damage(path)  # type: ignore[operator]
-    with pytest.warns(CorruptFile, match=path.name):
+    content = path.read_bytes()
+    with pytest.warns(CorruptFile, match=rf"{path.name}.*({reason}).*left as it is"):
         assert [stored.spec for stored in store.list()] == [spec(1)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # named once
+        assert store.status(path.stem) == "missing"
+    assert path.read_bytes() == content
+    store.write(done())
+    assert Store(store.root).read(path.stem) == store.read(path.stem) == done()
 
 
 def repeated(path: Path, rows: int) -> None:
@@ -200,7 +200,7 @@ def test_more_rows_than_the_spec_allows_are_not_read(store: Store, monkeypatch: 
     repeated(path, spec().most_rows)
     assert len(Store(store.root).read(path.stem).scores) == spec().most_rows
     repeated(path, spec().most_rows + 1)
-    monkeypatch.setattr(schema, "read_rows", None)
+    monkeypatch.setattr(schema.OpenFile, "of", None)
     with pytest.warns(CorruptFile, match=rf"{path.name}.*has 1,381 rows, where its spec allows 1,380"):
         assert Store(store.root).list() == []
 
@@ -208,46 +208,7 @@ def test_more_rows_than_the_spec_allows_are_not_read(store: Store, monkeypatch: 
 def test_the_columns_that_repeat_in_every_row_are_not_read(store: Store) -> None:
     """Their texts are small in a file, and large for each row in memory."""
     path = store.write(done())
-    with path.open("rb") as file:
-        assert schema.read_rows(file).column_names == schema.SCORES.names
-
-
-def test_what_looks_damaged_is_looked_at_twice(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A network may show a file half-written for a moment."""
-    path = store.write(done())
-    whole = path.read_bytes()
-    truncated(path)
-    looks = []
-
-    def arrive(_: float) -> None:
-        looks.append(1)
-        path.write_bytes(whole)
-
-    monkeypatch.setattr("pflbench.store.folder.time.sleep", arrive)
-    assert store.status(path.stem) == "done" and looks == [1]
-    damaged = bytearray(whole)
-    damaged[60] ^= 0xFF
-    store = Store(store.root)
-    assert store.status(path.stem) == "done"
-    path.write_bytes(damaged)
-    os.utime(path, ns=(0, 0))
-    store = Store(store.root)
-    assert store.read(path.stem).scores == done().scores and looks == [1, 1]
-    assert names(store) == [path.name]
-
-
-def test_a_stale_handle_is_no_damage(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = store.write(done())
-    stale = [OSError(errno.ESTALE, "Stale file handle")]
-    real = Path.open
-
-    def opened(*args: object, **options: object) -> object:
-        if stale:
-            raise stale.pop()
-        return real(*args, **options)  # type: ignore[arg-type, call-overload]
-
-    monkeypatch.setattr(Path, "open", opened)
-    assert Store(store.root, mends=False).status(path.stem) == "done" and not stale
+    assert schema.OpenFile.of(path).read().column_names == schema.SCORES.names
 
 
 def test_damaged_data_pages_are_found_when_read(store: Store) -> None:
@@ -268,20 +229,6 @@ def test_missing_columns_are_found_when_read(store: Store) -> None:
         store.read(path.stem)
 
 
-def test_what_cannot_be_set_aside_is_named_and_ignored(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    store.write(done(1))
-    path = store.write(done())
-    not_parquet(path)
-
-    def refuse(*_: object) -> None:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
-    monkeypatch.setattr(Path, "rename", refuse)
-    with pytest.warns(CorruptFile, match="could not be set aside: Read-only file system"):
-        assert [stored.spec.seed for stored in store.list()] == [1]
-    assert path.exists()
-
-
 def test_an_unreadable_file_is_an_error_and_stays(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     path = store.write(done())
 
@@ -290,7 +237,7 @@ def test_an_unreadable_file_is_an_error_and_stays(store: Store, monkeypatch: pyt
 
     monkeypatch.setattr(Path, "open", deny)
     with pytest.raises(StoreError, match="Permission denied"):
-        store.status(path.stem)
+        Store(store.root).status(path.stem)
     assert names(store) == [path.name]
 
 

@@ -13,12 +13,11 @@ slots. Beside it what the order of the tables gives, which was pflbench's before
 from __future__ import annotations
 
 import argparse
-import errno
 import heapq
 import json
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -26,8 +25,7 @@ from typing import NamedTuple
 from pflbench.running.sharing import Shared, longest_first
 from pflbench.running.task import Done, Task
 from pflbench.spec import RunSpec
-from pflbench.store.leases import Files, Leases, Pace
-from pflbench.store.process import Process
+from pflbench.store.leases import Pace
 from pflbench.testing import tiny_spec
 
 COSTS = Path(__file__).with_name("costs.json")
@@ -41,53 +39,10 @@ HOURS_BETWEEN = 8.0
 CHECKPOINT = 600.0
 """Seconds between two checkpoints of a run."""
 PACE = Pace(beat=300.0, patience=1800.0, poll=300.0)
-"""Fifteen times as patient as outside: the dead are found later, and there are fewer looks to simulate."""
+"""Fifteen times as patient as outside: ended processes are noticed later."""
 RESTART = 60.0
 """Seconds from a preemption to the next process in the slot."""
 AT_MOST = 1.15
-
-
-class Shelf(Files):
-    """A folder in memory. Living owners' signs of life grow with the clock, without anybody writing them."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.clock, self.content, self.living = clock, dict[str, str](), set[str]()
-
-    def create(self, path: Path, content: str) -> None:
-        """As in `Files`."""
-        if path.name in self.content:
-            raise FileExistsError(errno.EEXIST, "File exists")
-        self.content[path.name] = content
-
-    def read(self, path: Path) -> str:
-        """As in `Files`."""
-        name = path.name
-        if name.endswith(".beat"):
-            if name in self.living:
-                return str(self.clock.now // PACE.beat)
-            raise FileNotFoundError(errno.ENOENT, "No such file")
-        if name not in self.content:
-            raise FileNotFoundError(errno.ENOENT, "No such file")
-        return self.content[name]
-
-    def beat(self, path: Path, number: int) -> None:
-        """As in `Files`."""
-        self.living.add(path.name)
-
-    def rename(self, path: Path, to: Path) -> None:
-        """As in `Files`."""
-        if path.name not in self.content:
-            raise FileNotFoundError(errno.ENOENT, "No such file")
-        self.content[to.name] = self.content.pop(path.name)
-
-    def remove(self, path: Path) -> None:
-        """As in `Files`."""
-        self.living.discard(path.name)
-        self.content.pop(path.name, None)
-
-    def names(self, folder: Path) -> list[str]:
-        """As in `Files`."""
-        return list(self.content)
 
 
 @dataclass
@@ -96,12 +51,36 @@ class Clock:
 
     now: float = 0.0
 
-    def __call__(self) -> float:
-        """What time it is."""
-        return self.now
 
-    def sleep(self, seconds: float) -> None:
-        """Nothing is seen late here."""
+@dataclass
+class Claims:
+    """Leases of a process on runs, in a folder that is a dictionary: by run, the holder and when it ended.
+
+    Living holders are never silent. One that ended is noticed when it was silent for as long as outside.
+    """
+
+    folder: dict[str, Claims]
+    clock: Clock
+    ended: float = float("inf")
+
+    def take(self, ids: Sequence[str], partly: bool = False) -> list[str]:
+        """As `Leases.take`, for one run."""
+        (id,) = ids
+        holder = self.folder.get(id, self)
+        if holder is not self and self.clock.now < holder.ended + PACE.patience:
+            return []
+        self.folder[id] = self
+        return [id]
+
+    def release(self, ids: Collection[str]) -> None:
+        """As `Leases.release`."""
+        for id in ids:
+            if self.folder.get(id) is self:
+                del self.folder[id]
+
+    def holders(self, ids: Collection[str]) -> list[str]:
+        """Nobody asks."""
+        return []
 
 
 class Outcome(NamedTuple):
@@ -126,7 +105,7 @@ class Slot:
 
     number: int
     lives: int = 0
-    leases: Leases | None = None
+    leases: Claims | None = None
     shared: Shared | None = None
     task: Task | None = None
     began: float = 0.0
@@ -151,7 +130,7 @@ class Cluster:
 
     def run(self) -> Outcome:
         """Until all is stored."""
-        self.shelf = Shelf(self.clock)
+        self.folder = dict[str, Claims]()
         self.events: list[tuple[float, int, str, Slot, int]] = []
         self.counted = self.preempted = self.twice = 0
         self.destroyed = 0.0
@@ -169,13 +148,11 @@ class Cluster:
 
     def _begin(self, slot: Slot) -> None:
         slot.lives += 1
-        process = Process(f"machine{slot.number}", f"{slot.number}.{slot.lives}", "pid:[1]", slot.lives, "1")
-        slot.leases = Leases(Path("results"), self.shelf, self.clock, self.clock.sleep, process, PACE)
+        slot.leases = Claims(self.folder, self.clock)
         left = [task for task in self.tasks if task.specs[0] not in self.stored]
         slot.shared, slot.task = Shared(left, slot.leases, self._settled), None
         if self.between < float("inf"):
             self._at(self.chance.expovariate(1 / self.between), "preempt", slot)
-        self._at(self.chance.uniform(0, PACE.look), "look", slot)
         self._take(slot)
 
     def _settled(self, spec: RunSpec) -> Done | None:
@@ -198,11 +175,6 @@ class Cluster:
         slot.shared.release(slot.task)
         self._take(slot)
 
-    def _look(self, slot: Slot) -> None:
-        assert slot.leases is not None
-        slot.leases.look()
-        self._at(PACE.look, "look", slot)
-
     def _preempt(self, slot: Slot) -> None:
         assert slot.leases is not None
         self.preempted += 1
@@ -211,7 +183,7 @@ class Cluster:
             kept = took - took % self.checkpoint if self.checkpoint < float("inf") else 0.0
             self.kept[spec] = self.kept.get(spec, 0.0) + kept
             self.destroyed += took - kept
-        self.shelf.living.discard(f"{slot.leases.token}.beat")
+        slot.leases.ended = self.clock.now
         slot.lives += 1
         self._at(RESTART, "begin", slot)
 

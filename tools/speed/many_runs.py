@@ -59,7 +59,7 @@ def make(store: Store, number: int) -> int:
         listed = [
             Stored(one.spec, one.provenance, None, store.path(id), len(schema.rows(one))) for id, one in runs.items()
         ]
-        runfile.write_pack(store.packs.folder, listed, runs.__getitem__)
+        runfile.write_pack(store.packs, listed, runs.__getitem__)
     return len(ids)
 
 
@@ -171,9 +171,9 @@ def main() -> None:
         store = Store(options.results or Path(temporary) / "results")
         number = len(store.list()) or make(store, options.runs)
         runs = store.list()
-        size = sum(path.stat().st_size for path in store.packs.folder.glob("*.parquet"))
+        size = sum(path.stat().st_size for path in store.packs.glob("*.parquet"))
         rows = sum(run.rows for run in runs)
-        print(f"{number} runs in {len(store.packs.all())} packs: {rows:,} rows, {size / 1e6:.0f} MB")
+        print(f"{number} runs in {len(store.packed())} packs: {rows:,} rows, {size / 1e6:.0f} MB")
         print("| format | processor time, s | peak memory, MB | written, MB |\n|---|---|---|---|")
         for format in options.formats.split(","):
             output = Path(temporary) / f"report.{format}"
