@@ -61,7 +61,7 @@ def normalized(shape: tuple[int, int, int], classes: int) -> nn.Module:
     )  # fmt: skip
 
 
-UNTRACKED = ("fedcp", "fo-maml", "gpfl", "per-fedavg-split", "pfedbayes")
+UNTRACKED = ("fedcp", "fednova (example)", "fo-maml", "gpfl", "per-fedavg-split", "pfedbayes")
 """Methods that refuse running statistics."""
 
 
