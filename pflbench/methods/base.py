@@ -34,6 +34,8 @@ Attributes of the class:
                      clients have one, too, whatever `personal_of` is
     records          stages that `personal_model` returns besides "personalized"
     needs_features   True if the network must be a base and then a head of one linear layer
+    trains_statistics
+                     False if networks with running statistics of batch normalization are refused
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import pytest
 import torch
 from one_round import one_round
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 from variants import EXAMPLE, FEATURES, METHODS, VARIANTS
 
 from pflbench import names
@@ -74,6 +75,27 @@ def test_contract_with_running_statistics(name: str) -> None:
     of_name = Case(names.resolve("methods", reference)(**options), network)
     for check in OF_VARIANTS:
         CHECKS[check](of_name)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_training_moves_running_statistics(name: str) -> None:
+    """Of any method, also of one that has a loop of its own: else it would be scored by the initial ones."""
+    reference, options = METHODS[name]
+    network = wrap(normalized, SHAPE, CLASSES, "nets.py:normalized")
+    try:
+        of_name = Case(names.resolve("methods", reference)(**options), network)
+    except UsageError:
+        return
+    where = network.layout.entries("statistic").nonzero().flatten()
+    simulation = of_name.simulation([of_name.spec(cohort=6)])
+    (run,) = simulation.runs
+    before = run.server, *(run.state(client) for client in range(8))
+    for _ in range(2 if len(of_name.kinds) == 1 else 20):  # FedDBE trains from the second on
+        simulation.step()
+    after = run.server, *(run.state(client) for client in range(8))
+    pairs = zip(pytree.tree_leaves(before), pytree.tree_leaves(after), strict=True)
+    models = [(old, new) for old, new in pairs if old.ndim and old.shape[-1] > where.max()]
+    assert any(not torch.allclose(old[..., where], new[..., where]) for old, new in models)
 
 
 # Broken methods: FedAvg with one mistake each.

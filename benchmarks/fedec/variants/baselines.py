@@ -75,7 +75,9 @@ class AdaptiveAPFL(APFL):
             later = adapted(alpha, v - w, at_m, at_w, self.lr) if i == 0 else alpha
             moved, w_velocity = by.update(w, decayed(at_w, w, decay), w_velocity)
             v_velocity = torch.add(decayed(at_m, m, decay), v_velocity, alpha=beta)
-            return moved, torch.addcmul(v, v_velocity, alpha, value=-self.lr), w_velocity, v_velocity, later
+            new_v = torch.addcmul(v, v_velocity, alpha, value=-self.lr)
+            moved, new_v = f.with_statistics(moved, w, b), f.with_statistics(new_v, m, b)
+            return moved, new_v, w_velocity, v_velocity, later
 
         start = (server, state.v, by.init(server), by.init(state.v), state.alpha)
         w, v, _, _, alpha = steps(step, start, batches, range(len(batches)))
@@ -111,10 +113,10 @@ class OneOptimizer(FedRep):
 
         def step(carry, b):
             base, head, base_memory, head_memory = carry
-            g = decayed(f.grad(torch.cat([base, head]), b, wrt="base"), base, base_decay)
-            base, base_memory = by.update(base, g, base_memory)
+            w = torch.cat([base, head])
+            base, base_memory = by.update(base, decayed(f.grad(w, b, wrt="base"), base, base_decay), base_memory)
             head, head_memory = by.update(head, decayed(still, head, head_decay), head_memory)
-            return base, head, base_memory, head_memory
+            return f.with_statistics(base, w, b, wrt="base"), head, base_memory, head_memory
 
         w = torch.cat([base, state])
         z = f.features(w, everything[0]) if f.cacheable else None

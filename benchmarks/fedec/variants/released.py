@@ -35,9 +35,10 @@ class APFLReleased(APFL):
             w, v, velocity = carry
             m = alpha * v + alpha * w
             at_w, at_m = decayed(f.grad(w, b), w, decay), decayed(f.grad(m, b), m, decay)
-            w, velocity = by.update(w, at_w, velocity)
+            new_w, velocity = by.update(w, at_w, velocity)
             velocity = torch.add(at_m, velocity, alpha=beta)
-            return w, torch.sub(v, velocity, alpha=self.lr * alpha), velocity
+            new_v = torch.sub(v, velocity, alpha=self.lr * alpha)
+            return f.with_statistics(new_w, w, b), f.with_statistics(new_v, m, b), velocity
 
         w, v, _ = steps(step, (server, state, by.init(server)), batches)
         return w, v
