@@ -2,7 +2,8 @@
 # priority from the repository root: nice -n 19 sh results/todo.sh; then pflbench pack. Delete lines that are finished.
 # Hours are core-hours on an AMD EPYC of November 2026.
 
-# CAFeMe's lead on RMNIST Shards on equal terms at 1,000 rounds: 7.6 h. CAFeMe's and Per-FedAvg's runs are stored.
+# CAFeMe's lead on RMNIST Shards on equal terms at 1,000 rounds: about 20 h (25 min a run, IFCA 80). CAFeMe's and Per-FedAvg's runs are stored, and of seeds 0 and 1
+# Ditto's, FedAvg-FT's, FedRep's, Local's and Local-FT's. Seed 2 of Ditto first: it is ahead of CAFeMe.
 pflbench run --suite cafeme-table1-fair --column rmnist-shards --seeds 0-4 --checkpoint-every 10m
 
 # CAFeMe's Figure 3: whether its lead over FedAvg-FT grows with heterogeneity; 10 to 12 h.
@@ -10,8 +11,8 @@ pflbench run --suite cafeme-fig3 --column rmnist-none --column rmnist-dirichlet-
 
 # FedEC's settings: tau of FedEC-wo, then alpha with that tau. Extend a grid whose best value is at its border, and write
 # the best values into benchmarks/fedec/table2.toml before the runs below.
-pflbench tune --suite fedec-table2 --method fedec-wo --column cifar10-100-2 --rounds 20 --seed 41 --grid epochs=2,5,10,15,20
-pflbench tune --suite fedec-table2 --method fedec --column cifar10-100-2 --rounds 20 --seed 41 --grid alpha=0.01,0.1,1,5,10
+pflbench tune --suite fedec-table2 --method fedec-wo --column cifar10-100-2 --rounds 20 --seeds 41 --grid epochs=2,5,10,15,20
+pflbench tune --suite fedec-table2 --method fedec --column cifar10-100-2 --rounds 20 --seeds 41 --grid alpha=0.01,0.1,1,5,10
 
 # FedEC's method at full protocol, 3 to 7 h a run. Look at seed 42 before 43 and 44.
 pflbench run --suite fedec-table2 --column cifar10-100-2 --method fedec --method fedec-wo --seeds 42 --checkpoint-every 10m
