@@ -1,4 +1,4 @@
-"""Builds the wheel's packs of reference runs, see `pflbench.store.thin`."""
+"""Builds the wheel's packs of reference runs, see `pflbench.store.shipped`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ThinPacks(BuildHookInterface):  # type: ignore[type-arg]
         if version == "editable":
             return
         sys.path.insert(0, self.root)
-        from pflbench.store.thin import thin
+        from pflbench.store.shipped import thin
 
         self.folder = Path(self.directory) / "thin-packs"
         shutil.rmtree(self.folder, ignore_errors=True)

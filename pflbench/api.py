@@ -20,7 +20,7 @@ from pflbench.running.events import OnEvent, unheard
 from pflbench.running.execution import Execution
 from pflbench.selection import Choices, Selection, Wanted, selection
 from pflbench.store import ShownStore, Store
-from pflbench.suite.expand import parts
+from pflbench.suite.expand import expand
 from pflbench.suite.load import available, loaded, read, required
 from pflbench.units import Shard, interval, parse_shard, size
 from pflbench.usercode import USERS
@@ -57,7 +57,7 @@ def select(*suites: str, methods: Iterable[Method] | None = None, **choices: Unp
         *suites: Names of suites, or paths of `.toml` files.
         methods: Row or method ids, `file.py:Class`, or classes of a module that is a file.
         **choices: The other fields of a `Selection`: columns, datasets, partitions, clients, seeds, profile, rounds,
-            overrides, precision.
+            overrides, precision, like.
 
     Raises:
         UsageError: Something is unknown or does not fit.
@@ -66,8 +66,8 @@ def select(*suites: str, methods: Iterable[Method] | None = None, **choices: Unp
     if isinstance(methods, Iterable) and not isinstance(methods, str):
         named = [_reference(one) for one in methods]
     part = selection(**{**choices, "suites": suites, "methods": named})
-    if suites:
-        parts(loaded(part.suites, None), part)
+    for suite in loaded(part.suites, None) if suites else ():
+        expand(suite, part)
     return part
 
 
@@ -96,10 +96,8 @@ def plan(
     results: Where = "results",
     *,
     data_dir: Where | None = None,
-    measure: bool = True,
     shard: str | Shard | None = None,
     fresh: bool = False,
-    on_event: OnEvent | None = None,
 ) -> Plan:
     """Cost of training the missing runs of a selection, and all that `run` would count. Nothing is trained.
 
@@ -107,10 +105,8 @@ def plan(
         part: What would be trained: a selection, or a suite's name.
         results: The results folder.
         data_dir: Where the datasets are, if not in the data root.
-        measure: Whether to measure for seconds how fast this machine is, where a run's time is unknown.
         shard: Only this part of the runs, as "1/3".
         fresh: Plan also runs that came with pflbench.
-        on_event: Hears what is about to be measured; `print` prints it.
 
     Returns:
         The plan; its text is a table.
@@ -123,8 +119,8 @@ def plan(
 
     part = _selected(part)
     suites, root = loaded(part.suites, data_dir), data_root(data_dir)
-    mine, heard = parse_shard(str(shard)) if isinstance(shard, str | int) else shard, on_event or unheard
-    return planning.plan(suites, part, Path(results), root, measure=measure, on_event=heard, shard=mine, fresh=fresh)
+    chosen = parse_shard(str(shard)) if isinstance(shard, str | int) else shard
+    return planning.plan(suites, part, Path(results), root, shard=chosen, fresh=fresh)
 
 
 def run(
@@ -154,11 +150,10 @@ def run(
         UsageError: Something is unknown or does not fit, or a method of one's own breaks the contract.
         StoreError: The results folder cannot be written.
     """
-    from pflbench.running import executors
+    from pflbench.running import training
 
     part, execution = _selected(part), _execution(execution or Execution(), how)
-    execution.check(part.precision)
-    return executors.run(part, Path(results), execution, on_event or unheard)
+    return training.run(part, Path(results), execution, on_event or unheard)
 
 
 def table(
@@ -199,7 +194,7 @@ def table(
     how: dict[str, Any] = {"read_as": read, "versus": versus}
     (table,) = reported(whole, store, own, over_clients=fairness, **how).tables
     if not table.has_results and not any(
-        one.has_results for one in reported(whole.but(methods=None), store, own).tables
+        one.has_results for one in reported(whole.but(methods=None, like=None), store, own).tables
     ):
         raise none_there(part, store, own)
 
@@ -344,16 +339,13 @@ def rerun(
     return rerunning.rerun(stored, store.read(stored.spec.id), execution, on_event or unheard, folder)
 
 
-def load_models(
-    run: str, results: Where = "results", *, code: Where | None = None, data_dir: Where | None = None
-) -> KeptModels:
+def load_models(run: str, results: Where = "results", *, code: Where | None = None) -> KeptModels:
     """The models of a run that was trained with `keep_models`: those that its last scores are of.
 
     Args:
         run: Its id, or enough of its beginning.
         results: The results folder.
         code: The folder of the user-supplied code that the network may import. Default: it may import none.
-        data_dir: Where the datasets are, if not in the data root.
 
     Returns:
         Their tensors by stage and client, and the network that takes them.
@@ -365,8 +357,8 @@ def load_models(
     from pflbench.report.stored import named
     from pflbench.running import models, rerunning
 
-    (stored,) = named(Store(Path(results), mends=False), [run])
-    own = partial(rerunning.own_places, stored, data_root(data_dir), None if code is None else Path(code))
+    (stored,) = named(Store(Path(results)), [run])
+    own = partial(rerunning.user_locations, stored.spec, None if code is None else Path(code))
     return models.read(stored, Path(results), own)
 
 
@@ -384,24 +376,29 @@ def cite(suite: str) -> str:
     return cited(suite)
 
 
-def check(method: Method) -> list[Finding]:
+def check(method: Method, model: str | None = None) -> list[Finding]:
     """Run the contract on a method; a finding whose `problem` is None passed, or does not apply.
 
+    `model`: the network to train, `file.py:function`, called with ((1, 8, 8), 3). Default: a small one.
+
     Raises:
-        UsageError: The method is unknown, or its source cannot be found.
+        UsageError: The method or network is unknown, or its source cannot be found.
     """
     import torch
 
     from pflbench import names, trust
-    from pflbench.running.build import construct
-    from pflbench.testing import contract
+    from pflbench.running.build import construct, named_network
+    from pflbench.testing import CLASSES, SHAPE, contract
 
-    reference = names.locate("methods", _reference(method))
+    reference, network = names.locate("methods", _reference(method)), None
     trust.grant(reference)
+    if model is not None:
+        trust.grant(located := names.locate("models", model))
+        network = named_network(located, SHAPE, CLASSES)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # tiny tensors: more threads only wait for each other
     try:
-        return list(contract(construct(reference, {})))
+        return list(contract(construct(reference, {}), network))
     finally:
         torch.set_num_threads(threads)
 
@@ -426,13 +423,9 @@ class FinishedTable:
         """As `pflbench report --format markdown` prints it."""
         return self._as("markdown")
 
-    def to_latex(self, caption: str | None = None) -> str:
-        """As `pflbench report --format latex` prints it: to be read in by a paper's source.
-
-        Args:
-            caption: Instead of the title and the seeds.
-        """
-        return self._as("latex", caption=caption)
+    def to_latex(self) -> str:
+        """As `pflbench report --format latex` prints it: to be read in by a paper's source."""
+        return self._as("latex")
 
     def to_html(self) -> str:
         """As `pflbench report --format html` prints it: a page of its own, to be opened in a browser."""

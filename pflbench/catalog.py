@@ -211,7 +211,7 @@ def _draws_minibatches(method: type) -> bool:
     try:
         made = method()
         return not all(one.whole for one in (*made.draws(round), *made.personal_draws()))
-    except Exception:
+    except (Exception, SystemExit):  # which a run reports
         return True
 
 
@@ -230,7 +230,7 @@ def _coerced(info: Info, key: str, value: Any) -> Any:
         return value
     if type(value) is int and "int" not in types and "float" in types and abs(value) < 2**53:
         value = float(value)
-    if isinstance(value, str) and value and "Path" in types:  # of which a spec keeps the last part, see `suite.layers`
+    if isinstance(value, str) and value and "Path" in types:  # of which a spec keeps the last part, see `suite.columns`
         return value
     if type(value).__name__ in types and _is_finite(value):
         return value

@@ -177,6 +177,8 @@ def anchored(name: str, folder: Path) -> str:
     where, _, attribute = name.rpartition(":")
     if not where.endswith(".py") or is_variant(name):
         return name
+    if "\0" in where:
+        raise UsageError(f"{name!r} is no path: it has a NUL character.")
     path = (folder / where).resolve()
     below = path.relative_to(benchmarks()).as_posix() if path.is_relative_to(benchmarks()) else ""
     return f"{below if below in variant_files() else path}:{attribute}"
@@ -328,7 +330,7 @@ def make(kind: Kind, reference: str, options: Mapping[str, Any], version: str | 
         return one
     except UsageError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(f"{reference} cannot be built from {dict(options)}: {error}") from error
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from numbers import Integral
 from typing import Any, TypedDict, get_args
 
 from typing_extensions import Self, Unpack
 
+from pflbench.commands import option
 from pflbench.errors import UsageError, unknown
 from pflbench.spec import Precision
-from pflbench.units import seed_text
+from pflbench.units import parse_seeds, seed_text
 
 
 class Choices(TypedDict, total=False):
@@ -30,43 +31,35 @@ class Choices(TypedDict, total=False):
     rounds: int | None
     overrides: Iterable[str] | None
     precision: str | None
+    like: str | None
 
 
 @dataclass(frozen=True)
 class Selection:
     """Part of some suites. A field that is empty or None selects everything, or what the suite has.
 
-    Attributes:
-        suites: Names of suites, or paths of `.toml` files.
-        rows: Keeps these rows, by id.
-        columns: Keeps these columns, by id.
-        methods: Keeps rows by method or row id; `file.py:Class` or `module:Class` stands for a row of its own.
-        datasets: Keeps the columns on these datasets (the paper's or the profile's).
-        partitions: Keeps the columns with these partitions.
-        clients: Keeps the columns with these numbers of clients.
-        seeds: Instead of the suite's.
-        profile: Which of a suite's profiles. None: `paper`, and in reports each that has results.
-        rounds: Instead of each column's; a row that has rounds of its own keeps them if they are not more.
-        overrides: `method.key=value` (a method's id or class name) and `finetune.key=value`, stronger than the suite
-            file. On a hyperparameter of a grid, it leaves the grid this one value.
-        precision: Of the runs. None: fp32.
+    Fields are the options of `pflbench run`; `rows` keeps rows by id. A method `file.py:Class` or `module:Class` is a
+    row of its own, with the hyperparameters of the row `like` where names agree. Without `profile`, reports show each
+    that has results. A row that has rounds of its own keeps them if they are not more. An override is stronger than the
+    suite file, and leaves a grid this one value.
 
     Raises:
         UsageError: There is no such precision, or fewer than one round.
     """
 
-    suites: tuple[str, ...] = ()
+    suites: tuple[str, ...] = option((), "A suite's name, or a .toml file.", "--suite", "-s")
     rows: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
-    methods: tuple[str, ...] = ()
-    datasets: tuple[str, ...] = ()
-    partitions: tuple[str, ...] = ()
-    clients: tuple[int, ...] = ()
-    seeds: tuple[int, ...] = ()
-    profile: str | None = None
-    rounds: int | None = None
-    overrides: tuple[str, ...] = ()
-    precision: Precision | None = None
+    methods: tuple[str, ...] = option((), "A method or row id, or path/to/file.py:Class.", "--method", "-m")
+    datasets: tuple[str, ...] = option((), "Only columns on this dataset.", "--dataset", "-d")
+    clients: tuple[int, ...] = option((), "Only columns with this number of clients.")
+    partitions: tuple[str, ...] = option((), "Only columns with this partition.", "--partition")
+    columns: tuple[str, ...] = option((), "Only this column, by id.", "--column")
+    profile: str | None = option(None, "paper (default; reports: all), quick, smoke.")
+    rounds: int | None = option(None, "Number of rounds; overrides the suite's.", min=1)
+    seeds: tuple[int, ...] = option((), "Seeds; override the suite's: 0-4 or 0,2,5.", read=parse_seeds)
+    overrides: tuple[str, ...] = option((), "Hyperparameter: method.key=value, finetune.key=…", "--set")
+    precision: Precision | None = option(None, "fp32 (default), bf16, tf32, fp64; part of the id.")
+    like: str | None = option(None, "Row whose hyperparameters a file.py:Class takes.")
 
     def __post_init__(self) -> None:
         """Reject what no suite could have."""
@@ -78,22 +71,15 @@ class Selection:
     @property
     def options(self) -> str:
         """As options of the command line, each with a blank before it, quoted for a shell; `rows` have none."""
-        given: dict[str, Any] = {
-            "suite": self.suites,
-            "method": self.methods,
-            "dataset": self.datasets,
-            "clients": self.clients,
-            "partition": self.partitions,
-            "column": self.columns,
-            "profile": None if self.profile == "paper" else self.profile,
-            "rounds": self.rounds,
-            "seeds": seed_text(self.seeds) or None,
-            "set": self.overrides,
-            "precision": None if self.precision == "fp32" else self.precision,
-        }
-        several = {name: value if isinstance(value, tuple) else (value,) for name, value in given.items()}
-        options = ((name, one) for name, values in several.items() for one in values if one is not None)
-        return "".join(f" --{name} {shlex.quote(str(one))}" for name, one in options)
+        options = []
+        for one in fields(Selection):
+            value = getattr(self, one.name)
+            if one.metadata and value not in (one.default, "paper", "fp32"):  # the last two are run by default
+                name = (one.metadata["names"] or [f"--{one.name}"])[0]
+                several = value if isinstance(value, tuple) else (value,)
+                several = (seed_text(self.seeds),) if one.name == "seeds" else several
+                options += [f" {name} {shlex.quote(str(text))}" for text in several]
+        return "".join(options)
 
     def but(self, **choices: Unpack[Choices]) -> Self:
         """The same with some fields changed.
@@ -140,8 +126,10 @@ class Wanted(Selection):
     failed, or only those that are done.
     """
 
-    trials: bool | None = None
-    failed: bool | None = None
+    profile: str | None = option(None, "With --suite: only the runs of this profile.")
+    precision: Precision | None = option(None, "Only runs in fp32, bf16, tf32 or fp64 (a suite's: in fp32).")
+    failed: bool | None = option(None, "Only runs that failed, or are done.", "--failed/--done")
+    trials: bool | None = option(None, "Only trials of `pflbench tune`, or none of them.", "--trials/--no-trials")
 
     @property
     def everything(self) -> bool:

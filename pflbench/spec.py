@@ -18,7 +18,7 @@ client's last local update: of all clients that made one ("stored"), or of the l
 Precision = Literal["fp32", "fp64", "bf16", "tf32"]
 """fp32, fp64: everything in that precision. bf16: float32, with forward passes in bfloat16 where autocast has them so.
 tf32: float32, with products of a GPU's tensor cores that have 10 bits of fraction."""
-Positive = Annotated[int, Field(gt=0)]
+Positive = Annotated[int, Field(gt=0, lt=2**63)]
 MOST_METRICS = 64
 """Numbers that a method may report of a client in one round."""
 _MOST_FEATURES, _MOST_ROWS = 65_536, 100_000_000

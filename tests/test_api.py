@@ -16,8 +16,7 @@ import pytest
 import pflbench
 from pflbench.errors import UsageError
 from pflbench.result import RunResult, Score
-from pflbench.running.events import Event
-from pflbench.running.task import Done
+from pflbench.running.job import Done
 from pflbench.running.training import Outcome
 from pflbench.store import Store
 from pflbench.suite.expand import expand
@@ -101,8 +100,8 @@ def test_a_suites_name_is_a_selection() -> None:
         pflbench.table("cafeme-table1", fresh=True)
     with pytest.raises(UsageError, match="No finished run"):
         pflbench.scores("cafeme-table1")
-    counted = pflbench.plan("fedec-table1", measure=False)
-    assert str(counted) == str(pflbench.plan(pflbench.select("fedec-table1"), measure=False))
+    counted = pflbench.plan("fedec-table1")
+    assert str(counted) == str(pflbench.plan(pflbench.select("fedec-table1")))
     calls: list[Callable[[Any], object]] = [pflbench.run, pflbench.plan, pflbench.table, pflbench.scores]
     for call in calls:
         with pytest.raises(UsageError, match="Did you mean 'cafeme-table1'"):
@@ -126,12 +125,9 @@ def test_a_plan_of_statistics_says_what_run_would_count() -> None:
     assert "1797 images" in str(pflbench.plan(part)) and "counted before" in str(pflbench.plan(part))
 
 
-def test_a_plan_measures_unless_told_not_to() -> None:
-    part = pflbench.select("cafeme-table1", columns=["rmnist-shards"], methods=["fedavg"], profile="smoke")
-    assert "time unknown" in str(pflbench.plan(part, measure=False))
-    heard: list[Event] = []
-    assert " measured\n" in str(pflbench.plan(part, on_event=heard.append))
-    assert [str(event).startswith("Measuring on one core") for event in heard] == [True]
+def test_a_plan_says_that_a_time_is_unknown(tmp_path: Path) -> None:
+    part = pflbench.select("cafeme-table1", columns=["rmnist-shards"], methods=["fedavg"], profile="smoke", seeds=[99])
+    assert "for the 0 of known time" in str(pflbench.plan(part, tmp_path))
 
 
 def test_a_table_without_results_is_an_error_though_others_have_some() -> None:
@@ -199,8 +195,7 @@ def test_an_outcome_and_a_finding_say_what_happened() -> None:
     assert not outcome.good and str(outcome).splitlines() == [
         "No data.",
         "shards · foo · seed 0 · 3 rounds: diverged in round 1",
-        "1 run that failed before was left alone; --redo failed tries again.",
-        "  shards · foo · seed 1 · 3 rounds: raised",
-        "0 runs finished, 1 failed.",
+        "shards · foo · seed 1 · 3 rounds: failed before (--redo failed tries again): raised",
+        "0 runs finished, 1 failed, 0 not started, 0 by others.",
     ]
     assert str(Finding("purity", "it writes")) == "FAIL purity: it writes"

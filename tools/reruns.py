@@ -57,8 +57,7 @@ def again(id: str, results: Path, out: Path) -> dict[str, Any]:
     Store(out).write(replace(found.again, provenance=found.again.provenance | asked))
     machines = {when: one.provenance.get("device") for when, one in (("stored", found.stored), ("again", found.again))}
     spec = found.stored.spec
-    finished = found.stored.failure is None and found.again.failure is None
-    moved = {one.cell: one.again - one.stored for one in found.cells} if finished else {}
+    moved = {stage: again - stored for stage, (stored, again) in found.numbers.items()}
     about = {"method": spec.method.name, "dataset": spec.dataset.name, "rounds": spec.rounds, "seed": spec.seed}
     return {
         "run": id,

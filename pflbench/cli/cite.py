@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pflbench.cli import common
-from pflbench.cli.options import option
+from pflbench.cli import common, options
 
 
 def cite(
     suite: Annotated[str, typer.Argument(help="A suite's name, or a .toml file.")],
-    output: Annotated[Path | None, option("--output", "-o", help="Write to this file instead.")] = None,
+    output: options.Output = None,
 ) -> int:
     """Print the references of a suite's paper, of its methods and datasets, and of pflbench itself, as BibTeX.
 
     A comment names what has no reference that we know of.
     """
-    from pflbench.report.citing import cited
+    from pflbench import api
 
-    common.put(cited(suite), output)
+    common.put(api.cite(suite), output)
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,7 +25,7 @@ def claims(
         str | None,
         option("--format", help="terminal, markdown, or csv (a line per claim). Default: by the suffix of -o."),
     ] = None,
-    output: Annotated[Path | None, option("--output", "-o", help="Write to this file.")] = None,
+    output: options.Output = None,
     results: options.Results = options.DEFAULT_RESULTS,
     data_dir: options.DataDir = None,
 ) -> int:
@@ -36,15 +35,11 @@ def claims(
     shows the claimed sign. It does not hold if one shows the opposite sign, or without the claimed one a difference of
     less than half of the printed gap. Else it is undecided.
     """
+    from pflbench import api
     from pflbench.report.claim_list import FORMATS, text
-    from pflbench.report.claims import judged
-    from pflbench.report.reading import readable
-    from pflbench.store.shown import ShownStore
 
-    format = common.format_of(format_, output, FORMATS)
-    store = ShownStore(results)
-    own = readable(store, data_dir)
-    found = judged(which or [], store, own, profile)
-    detailed = full or any(one not in found and not one.endswith(".toml") for one in which or [])
-    common.put(text(found, format, full=detailed), output)
+    format = common.format_of(output, FORMATS, format_)
+    papers = api.claims(*(which or ()), results=results, profile=profile, data_dir=data_dir).content
+    detailed = full or any(one not in papers and not one.endswith(".toml") for one in which or [])
+    common.put(text(papers, format, full=detailed), output)
     return 0

@@ -1,9 +1,9 @@
-"""`pflbench data`: which datasets are there, fetching them, and looking at federations made of them."""
+"""`pflbench data`: datasets on this machine, downloads, and federations at a glance."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,12 +11,12 @@ from pflbench.cli import common, options
 from pflbench.cli.common import console, errors
 from pflbench.cli.options import option
 from pflbench.data.root import data_root
-from pflbench.errors import DataMissing, unknown
+from pflbench.errors import DataMissing
 
 if TYPE_CHECKING:
     from pflbench.data.source import Dataset
 
-app = typer.Typer(no_args_is_help=True, help="Datasets: what is there, fetching what is not, and who holds what.")
+app = typer.Typer(no_args_is_help=True, help="Datasets: status, download, and the clients of a federation.")
 
 Names = Annotated[list[str] | None, typer.Argument(help="Datasets (default: all).")]
 
@@ -33,7 +33,7 @@ def status(names: Names = None, data_dir: options.DataDir = None) -> int:
 
 @app.command("fetch")
 def fetch(names: Names = None, data_dir: options.DataDir = None) -> int:
-    """Download what is missing; where that is impossible, say which files to put where."""
+    """Download missing files; where that is impossible, say which files to put where."""
     root = data_root(data_dir)
     code = 0
     for name, dataset in _chosen(names).items():
@@ -46,54 +46,37 @@ def fetch(names: Names = None, data_dir: options.DataDir = None) -> int:
     return code
 
 
-PICTURES = ("pdf", "png", "svg")
-Seed: Any = Annotated[int | None, option("--seed", min=0, help="Of the partition (default: the suite's first).")]
-Profile: Any = Annotated[str, option("--profile", help="Which profile of the suite: paper, quick, or smoke.")]
-Output: Any = Annotated[Path | None, option("--output", "-o", help="A picture to draw: .png, .pdf, .svg.")]
-Query: Any = Annotated[
-    bool, option("--query", help="Show the rows that clients are scored on, not those they train on.")
-]
-All: Any = Annotated[bool, option("--all", help="Show every client, however many there are.")]
-
-
 @app.command("show")
 def show(
     suite: Annotated[str, typer.Argument(help="A suite's name, or a .toml file.")],
     column: Annotated[str, typer.Argument(help="A column of it, by id.")],
-    profile: Profile = "paper",
-    seed: Seed = None,
-    output: Output = None,
-    query: Query = False,
-    every: All = False,
+    profile: Annotated[str, option("--profile", help="Profile of the suite: paper, quick, or smoke.")] = "paper",
+    seed: Annotated[int | None, option("--seed", min=0, help="Of the partition (default: the suite's first).")] = None,
+    output: Annotated[Path | None, option("--output", "-o", help="A picture to draw: .png, .pdf, .svg.")] = None,
+    query: Annotated[bool, option("--query", help="Rows that clients are scored on, not those to train on.")] = False,
+    every: Annotated[bool, option("--all", help="Show every client, however many there are.")] = False,
     data_dir: options.DataDir = None,
 ) -> int:
     """Show who holds what in a column's federation: clients and classes, sizes, overlaps, who is held out."""
     from pflbench.running.federations import look
 
-    form = output.suffix.lower().removeprefix(".") if output else ""
-    if output and form not in PICTURES:
-        raise unknown("format of a picture", form, PICTURES)
+    format = common.format_of(output, ("png", "pdf", "svg"))
     looked = look(suite, column, profile=profile, seed=seed, data_dir=data_dir)
     console().print(looked.holdings.shown(query=query, every=every))
     if output:
         from pflbench.report.figures.federation import holdings_picture  # which imports matplotlib
 
-        common.write(output, holdings_picture(looked.holdings, form, query=query))
+        common.write(output, holdings_picture(looked.holdings, format, query=query))
     return 0
 
 
 def _chosen(wanted: list[str] | None) -> dict[str, Dataset]:
-    from pflbench.names import known, make
-
-    there = known("datasets")
-    for name in wanted or ():
-        if name not in there:
-            raise unknown("dataset", name, there)
-    return {name: make("datasets", there[name], {}) for name in wanted or sorted(there) if wanted or _complete(name)}
-
-
-def _complete(name: str) -> bool:
-    """True if a dataset has no options: one that reads a user's own files has some."""
     from pflbench.catalog import REQUIRED, describe_options
+    from pflbench.names import known, make
+    from pflbench.suite.strict import all_known
 
-    return all(field.default is not REQUIRED for field in describe_options("datasets", name).fields.values())
+    references = known("datasets")
+    all_known("dataset", wanted or (), references)
+    fields = {name: describe_options("datasets", name).fields.values() for name in sorted(references)}
+    complete = [name for name, of in fields.items() if not any(field.default is REQUIRED for field in of)]
+    return {name: make("datasets", references[name], {}) for name in wanted or complete}

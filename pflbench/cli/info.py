@@ -18,7 +18,7 @@ def info() -> int:
     from pflbench.running.local import cores
 
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    found = {
+    facts = {
         **provenance.versions(),
         **provenance.checkout(),
         "platform": platform.platform(),
@@ -28,5 +28,5 @@ def info() -> int:
         "data_root": str(data_root()),
         "suites": str(benchmarks()),
     }
-    console().print(json.dumps(found, indent=2))
+    console().print(json.dumps(facts, indent=2))
     return 0

@@ -9,9 +9,9 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -37,27 +37,36 @@ HOME = {
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 
+WELCOME = """\
+Benchmark tables for personalized federated learning: every method as its paper has it, every number traceable to a
+run, the paper's number beside it.
+
+\b
+pflbench run -s cafeme-table1 --profile smoke   train a small table in minutes
+pflbench ls suites                              list the tables
+pflbench plan -s cafeme-table1                  hours of the paper's protocol
+
+`pflbench VERB --help` explains a verb."""
+
+
 def program(verb: str | None = None) -> typer.Typer:
     """The program with every verb, or with one alone: making the others ready takes longer than most of them run."""
     app = typer.Typer(
         name="pflbench",
-        help="Reproducible benchmark tables for personalized federated learning.",
-        epilog="With --debug anywhere on the line, an error shows its traceback. " + common.VARIABLES,
+        help=WELCOME,
+        epilog="With --debug anywhere on the line, an error shows its traceback.",
         pretty_exceptions_enable=False,
         rich_markup_mode=None,  # whose panels take three times the lines
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback(invoke_without_command=True)(_options)
+    app.callback()(_options)
     for name in VERBS if verb is None else [verb]:
         module = importlib.import_module(f"pflbench.cli.{HOME.get(name, name)}")
         if hasattr(module, "app"):
-            for one in module.app.registered_commands:
-                one.epilog = common.VARIABLES
             app.add_typer(module.app, name=name)
         else:
             made: Callable[..., int] = getattr(module, name)
-            kind = getattr(module, "Command", None)
-            app.command(name, cls=kind, short_help=summary(made), epilog=common.VARIABLES)(made)
+            app.command(name, short_help=summary(made))(made)
     return app
 
 
@@ -72,42 +81,27 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-WELCOME = """\
-pflbench reproduces benchmark tables for personalized federated learning: every method as its paper has it, every
-number traceable to a run, the paper's number beside it.
-
-  pflbench run --suite cafeme-table1 --profile smoke   a small table from data that needs no download, in minutes
-  pflbench ls suites                                   the tables there are
-  pflbench plan --suite cafeme-table1                  what the whole protocol of one would take on this machine
-
-`pflbench --help` lists all verbs, `pflbench VERB --help` explains one."""
-
-
 def _options(
-    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    if context.invoked_subcommand is None:
-        print(WELCOME)
+    """Options of the program itself."""
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 1 a run failed, 2 a wrong request, 75 stopped, 130 interrupted."""
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    debug = "--debug" in arguments or os.environ.get("PFLBENCH_DEBUG", "") not in ("", "0")
-    arguments = [a for a in arguments if a != "--debug"]
-    common.show_tracebacks = debug
-    _settle_streams()
+    arguments = sys.argv[1:] if arguments is None else arguments
+    common.show_tracebacks = debug = "--debug" in arguments
+    _open_streams()
     trust.revoke_all()
     warn = cache(lambda text: _say(f"Warning: {text}"))  # each text once: several processes may have found it
     warnings.showwarning = lambda message, *_, **__: warn(str(message))
-    sys.exit(_call(arguments, debug))
+    sys.exit(_call([one for one in arguments if one != "--debug"] or ["--help"], debug))
 
 
-def _settle_streams() -> None:
-    """Open what the caller closed of the standard streams, and forget a terminal of no size."""
+def _open_streams() -> None:
+    """Open the standard streams that the caller closed, and forget a terminal of no size."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # in the order of their descriptors
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123
@@ -139,25 +133,9 @@ def _unexpected(error: Exception) -> str:
     return f"{type(error).__name__}: {error} (a bug in pflbench, or in an extension; --debug tells more)"
 
 
-def _wrong_parameter(error: typer.BadParameter) -> str:
-    """Sentence on an argument that is missing, or on an option's value of another type or below the least one."""
-    message = error.format_message()
-    if type(error).__name__ == "MissingParameter" and error.ctx:
-        return f"{message} `{error.ctx.command_path} --help` lists the arguments."
-    wrong = getattr(error.__cause__, "errors", None)  # a ValidationError of pydantic's
-    if wrong is None or error.param is None:
-        return message
-    first: Mapping[str, Any] = wrong()[0]
-    least = first.get("ctx", {}).get("ge")
-    kinds = {"int": "a whole number, such as 3", "float": "a number, such as 0.5", "bool": "true or false"}
-    kind = kinds.get(str(first["type"]).partition("_")[0], "another value")
-    expected = kind if least is None else f"a number of at least {least:g}"
-    return f"`{error.param.opts[0]} {first['input']}`: expected {expected}."
-
-
 def _call(arguments: list[str], debug: bool) -> int:
     cause: Exception
-    app = program(arguments[0] if arguments and arguments[0] in VERBS else None)
+    app = program(arguments[0] if arguments[0] in VERBS else None)
     try:
         result = app(args=arguments, prog_name="pflbench", standalone_mode=False)
         if result == INTERRUPTED:  # Typer makes this of a KeyboardInterrupt
@@ -167,12 +145,7 @@ def _call(arguments: list[str], debug: bool) -> int:
     except PflbenchError as error:
         code, message, cause = error.code, str(error), error
     except typer.TyperException as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # which Typer does not export; its message is the help
-            errors().print(error.format_message())
-            return error.exit_code
         code, message, cause = error.exit_code, error.format_message(), error
-        if isinstance(error, typer.BadParameter):
-            message = _wrong_parameter(error)
     except (typer.Abort, KeyboardInterrupt):
         _say("Interrupted. Finished runs are kept; the same command goes on from there.")
         return INTERRUPTED

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from types import TracebackType
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
@@ -13,37 +13,44 @@ from rich.table import Column
 
 from pflbench.cli.common import errors
 from pflbench.console import Console
-from pflbench.output import wrapped
 from pflbench.running.events import Event, Notice, Training
-from pflbench.running.local import Progress as Moved
-from pflbench.running.task import Done, Task
+from pflbench.running.events import Progress as Moved
+from pflbench.running.job import Done, Job
+from pflbench.spec import RunSpec
 from pflbench.units import count, duration
 
-SPEAK_EVERY = 60.0  # seconds between two lines about one task where there are no bars
+SPEAK_EVERY = 60.0  # seconds between two lines about one job where there are no bars
+
+
+@dataclass
+class Active:
+    """A job that is trained now. `first`: its round at the time `since`, that of a checkpoint; None while it loads."""
+
+    bar: TaskID
+    since: float
+    spoken: float
+    first: int | None = None
 
 
 class Display(AbstractContextManager["Display"]):
-    """Shows what happens as it comes; a context manager. `quiet`: problems only.
-
-    `work`: what each run costs, by its id, in any unit: a round of one method may be a hundred of another.
-    """
+    """Shows what happens as it comes; a context manager. `quiet`: problems only."""
 
     def __init__(self, quiet: bool):
         self.quiet, self.console = quiet, Console(quiet=quiet)
-        self.begun, self.finished = time.monotonic(), 0
-        self.names: Mapping[str, str] = {}
-        self.work: Mapping[str, float] = {}
-        self.worked: dict[Task, float] = {}
-        self.restored: dict[Task, int] = {}  # rounds of the checkpoint that a task goes on from
-        self.bars: dict[Task, TaskID] = {}
-        self.started: dict[Task, float] = {}
-        self.spoken: dict[Task, float] = {}
-        self.progress: Progress | None = None
+        self.started_at, self.finished = time.monotonic(), 0
+        self.training = Training((), "")
+        self.work: dict[str, float] = {}  # of each run, by its id, without the rounds of a checkpoint
+        self.shares: dict[str, float] = {}  # of this work that are done
+        self.active: dict[Job, Active] = {}
+        text = TextColumn("{task.description}", markup=False, table_column=Column())  # wrapped where it is too wide
+        note = TextColumn("{task.fields[note]}", markup=False, table_column=Column())
+        bar, is_terminal = BarColumn(bar_width=24), self.console.is_terminal
+        self.bars = Progress(text, bar, note, console=self.console, transient=True, disable=not is_terminal)
+        self.overall = self.bars.add_task("all runs", note="")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        if self.progress:
-            with contextlib.suppress(OSError):
-                self.progress.stop()
+        with contextlib.suppress(OSError):
+            self.bars.stop()
 
     def event(self, event: Event) -> None:
         """Show what happened. Where that cannot be written, as on a full disk, training goes on without it."""
@@ -60,100 +67,75 @@ class Display(AbstractContextManager["Display"]):
         elif self.quiet:
             return
         elif isinstance(event, Training):
-            self._begun(event)
+            self._start(event)
         elif isinstance(event, Moved):
-            self._moved(event)
+            self._move(event)
         elif isinstance(event, Done):
-            self._done(event)
+            self._finish(event)
         else:
             self.console.print(str(event))
 
-    def _begun(self, training: Training) -> None:
-        self.begun, self.names, self.work = time.monotonic(), training.names, training.work
-        if self.console.is_terminal:
-            self.progress = Progress(
-                TextColumn(
-                    "{task.description}", markup=False, table_column=Column()
-                ),  # broken into lines where it is too wide
-                BarColumn(bar_width=24),
-                TextColumn("{task.fields[note]}", markup=False, table_column=Column()),
-                console=self.console,
-                transient=True,
-            )
-            total = sum(self.work.values())
-            self.overall = self.progress.add_task("all runs", total=total, note=f"0/{len(self.work)} runs")
-            self.progress.start()
+    def _start(self, training: Training) -> None:
+        self.started_at, self.training, self.work = time.monotonic(), training, dict(training.work)
+        self.bars.start()
+        self._remaining()
         self.console.print(str(training))
 
     def _say(self, line: str) -> None:
-        """Print a line; a terminal gets it broken between words, a file gets it whole."""
-        self.console.print(wrapped(line, self.console.width, "  ") if self.console.is_terminal else line)
+        """Print a line; a terminal gets it wrapped, a file gets it whole."""
+        self.console.print(line, soft_wrap=not self.console.is_terminal)
 
-    def _label(self, task: Task) -> str:
-        seeds = ",".join(str(spec.seed) for spec in task.specs)
-        return f"{self.names[task.specs[0].id]} · seed {seeds}"
+    def _label(self, *specs: RunSpec) -> str:
+        return f"{self.training.names[specs[0].id]} · seed {','.join(str(spec.seed) for spec in specs)}"
 
-    def _moved(self, moved: Moved) -> None:
-        task, now = moved.task, time.monotonic()
-        total = task.specs[0].rounds
-        if task not in self.started:
-            self.started[task] = self.spoken[task] = now
-            if self.progress:
-                self.bars[task] = self.progress.add_task(self._label(task), total=total, note="loading")
-        if moved.rounds is None:
-            self.restored.pop(task, None)
-            return
-        before = self.restored.setdefault(task, moved.rounds)
-        if moved.rounds == before:
-            self.started[task] = now
-            if self.progress:
-                self.progress.update(self.bars[task], completed=before)
-            return
-        self._count(task, moved.rounds)
-        each = max(now - self.started[task], 1e-3) / (moved.rounds - before)
-        rest = f"{duration((total - moved.rounds) * each)} left" if moved.rounds < total else "scoring"
-        note = f"round {moved.rounds}/{total}, {_pace(each)}, {rest}"
-        if self.progress:
-            self.progress.update(self.bars[task], completed=moved.rounds, note=note)
-        elif now - self.spoken[task] >= SPEAK_EVERY:
-            self.spoken[task] = now
-            self._say(f"  {self._label(task)}: {note}")
+    def _move(self, moved: Moved) -> None:
+        job, now, total = moved.job, time.monotonic(), moved.job.specs[0].rounds
+        if job not in self.active:
+            bar = self.bars.add_task(self._label(*job.specs), total=total, note="loading")
+            self.active[job] = Active(bar, now, now)
+        active = self.active[job]
+        if moved.rounds is None:  # it loads, perhaps once more
+            active.first = None
+        elif active.first is None:
+            active.first, active.since = moved.rounds, now
+            self.work |= {spec.id: self.training.work[spec.id] * (1 - moved.rounds / total) for spec in job.specs}
+            self.bars.update(active.bar, completed=moved.rounds)
+        else:
+            done = moved.rounds - active.first
+            each = max(now - active.since, 1e-3) / max(done, 1)
+            remaining = f"{duration((total - moved.rounds) * each)} left" if moved.rounds < total else "scoring"
+            note = f"round {moved.rounds}/{total}, {_pace(each)}, {remaining}"
+            self.shares |= {spec.id: done / max(total - active.first, 1) for spec in job.specs}
+            self.bars.update(active.bar, completed=moved.rounds, note=note)
+            self._remaining()
+            if self.bars.disable and now - active.spoken >= SPEAK_EVERY:
+                active.spoken = now
+                self._say(f"  {self._label(*job.specs)}: {note}")
 
-    def _count(self, task: Task | None, rounds: int) -> str:
-        """Each of a task's runs has finished so many rounds; how long all runs still take at this pace, if known."""
-        if task:
-            self.worked[task] = self._work(task, rounds)
-        done, total = sum(self.worked.values()), sum(self.work.values())
-        here = done - sum(self._work(one, before) for one, before in self.restored.items())
-        seconds = (time.monotonic() - self.begun) * (total - done) / here if here else 0.0
-        left = f", about {duration(seconds)} left" if seconds else ""
-        if self.progress:
-            self.progress.update(self.overall, completed=done, note=f"{self.finished}/{len(self.work)} runs{left}")
-        return left
+    def _remaining(self) -> str:
+        """Move the bar of all runs; the time that they still take at this pace, if known."""
+        done, total, text = sum(self.work[id] * share for id, share in self.shares.items()), sum(self.work.values()), ""
+        if done and self.finished < len(self.work):
+            text = f", about {duration((time.monotonic() - self.started_at) * (total - done) / done)} left"
+        note = f"{self.finished}/{len(self.work)} runs{text}"
+        self.bars.update(self.overall, total=total, completed=done, note=note)
+        return text
 
-    def _work(self, task: Task, rounds: int) -> float:
-        return sum(self.work[spec.id] * rounds / spec.rounds for spec in task.specs)
-
-    def _done(self, done: Done) -> None:
+    def _finish(self, done: Done) -> None:
         self.finished += 1
-        task = next((one for one in self.started if done.spec in one.specs), None)
-        if task is None:  # another process trains it
-            task = Task((done.spec,))
-        left = self._count(task, done.spec.rounds)
-        if self.progress and task in self.bars:
-            self.progress.remove_task(self.bars.pop(task))
-        rate = f", {_pace(done.seconds / done.spec.rounds)}" if done.seconds else ""
-        times = f", {count(done.resumed, 'time')} resumed" if done.resumed else ""
-        what = f"{done.headline} in {done.seconds:.1f} s{rate}{times}" if done.headline else "FAILED"
-        if done.elsewhere:
-            what = "done by another" if done.status == "done" else "FAILED for another"
-        if self.finished < len(self.work) and not self.progress:
-            what += left
-        total = str(len(self.work))
-        name = f"{self.names[done.spec.id]} · seed {done.spec.seed}"
-        self._say(f"[{self.finished:>{len(total)}}/{total}] {name}: {what}")
-        if done.status == "done" and done.message:
-            errors().print(f"Warning: {name}: {done.message}")
+        self.shares[done.spec.id] = 1.0
+        for job in [one for one in self.active if done.spec in one.specs]:
+            self.bars.remove_task(self.active.pop(job).bar)
+        if done.status != "done":
+            text = "FAILED"
+        elif done.elsewhere:
+            text = "done by another"
+        else:
+            text = f"{done.headline} in {done.seconds:.1f} s"
+            text += f", {_pace(done.seconds / done.spec.rounds)}" if done.seconds else ""
+            text += f", {count(done.resumed, 'time')} resumed" if done.resumed else ""
+        total, name = str(len(self.work)), self._label(done.spec)
+        self._say(f"[{self.finished:>{len(total)}}/{total}] {name}: {text}{self._remaining()}")
 
 
 def _pace(seconds: float) -> str:

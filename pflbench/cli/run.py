@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from pflbench.cli import common, options
 from pflbench.cli.common import console, errors
-from pflbench.cli.options import EXECUTION, SELECTION, asking, option
+from pflbench.cli.options import EXECUTION, SELECTION, asking
 from pflbench.commands import command
 from pflbench.console import Console
-from pflbench.data.root import data_root
 from pflbench.running.execution import Execution
 from pflbench.selection import Selection
 
 if TYPE_CHECKING:
-    from pflbench.running.events import Event
     from pflbench.running.training import Outcome
 
 STOPPED = 75
@@ -37,47 +33,39 @@ def run(
     A finished run is kept whatever happens next: interrupt it, and the same command goes on from there.
     """
     from pflbench.cli.progress import Display
-    from pflbench.running import executors
+    from pflbench.running import training
 
-    execution.check(selection.precision)
     with Display(quiet) as display:
-        outcome = executors.run(selection, results, execution, display.event, dry=dry_run)
-    out = Console(quiet=True) if quiet else console()
-    say_outcome(outcome, out, dry=dry_run)
+        outcome = training.run(selection, results, execution, display.event, dry=dry_run)
+    out = Console(quiet=quiet)
     if dry_run:
+        for spec in outcome.runnable:
+            out.print(f"  {outcome.name(spec)}")
         if execution.executor == "slurm" and outcome.runnable:
             _say_jobs(len(outcome.runnable), selection, execution, results)
         return 1 if outcome.problems else 0
-    if outcome.names and (outcome.finished or not (outcome.runnable or outcome.problems)):
-        out.print(f"The table: {command('report', selection.but(methods=None, overrides=None).options, results)}")
+    say_failures(outcome)
+    if outcome.stopped:
+        errors().print("Stopped by SIGTERM. The same command goes on from the last checkpoint of each run under way.")
+        return STOPPED
+    if outcome.runnable:
+        out.print(outcome.summary)
+    if outcome.good and len(outcome.dones) < len(outcome.runnable):
+        out.print("Other processes train the runs that were not started.")
+    if outcome.names and (outcome.finished or (outcome.good and not outcome.runnable)):
+        shown = selection.but(methods=None, overrides=None, like=None)
+        out.print(f"The table: {command('report', shown.options, results)}")
     return 0 if outcome.good else 1
 
 
 def _say_jobs(runs: int, selection: Selection, execution: Execution, results: Path) -> None:
     """The Slurm jobs of a dry run, and the time of their runs."""
-    from pflbench.running import planning, slurm
-    from pflbench.suite.load import loaded
+    from pflbench import api
+    from pflbench.running import slurm
 
     console().print(slurm.jobs_text(runs, execution))
-    root = data_root(execution.data_dir)
-    suites = loaded(selection.suites, execution.data_dir)
-    planned = planning.plan(suites, selection, results, root, measure=False, shard=execution.shard)
-    for table in planned.tables:
+    for table in api.plan(selection, results, data_dir=execution.data_dir, shard=execution.shard).tables:
         console().print(table.total)
-
-
-def say_outcome(outcome: Outcome, out: Console, *, dry: bool) -> None:
-    """What failed, and how many runs are finished; `dry`: what there is to do. Raises `typer.Exit` after SIGTERM."""
-    if dry:
-        for spec in outcome.runnable:
-            out.print(f"  {outcome.called(spec)}")
-        return
-    say_failures(outcome)
-    if outcome.stopped:
-        errors().print("Stopped by SIGTERM. The same command goes on from the last checkpoint of each run under way.")
-        raise typer.Exit(STOPPED)
-    if outcome.dones:
-        out.print(outcome.summary)
 
 
 def say_failures(outcome: Outcome) -> None:
@@ -91,39 +79,17 @@ def plan(
     selection: Selection,
     results: options.Results = options.DEFAULT_RESULTS,
     data_dir: options.DataDir = None,
-    measure: Annotated[
-        bool,
-        option(
-            "--measure/--no-measure",
-            help="Where a time is unknown, measure for seconds how fast this machine trains, or leave it unknown.",
-        ),
-    ] = True,
     shard: options.ShardText = None,
     fresh: options.Fresh = False,
 ) -> int:
     """Say what `pflbench run` would do for this part of a suite: runs, what is done, time, disk. Trains nothing.
 
-    A time comes from what an earlier plan measured on this machine; else from finished runs in
-    this results folder that this machine's processor made; else from those of another machine. Finished runs tell of
-    runs with the same method and hyperparameters, dataset, network, cohort, batch, precision and scoring, and of at
-    most four times their rounds. What nothing tells is measured on one core, and kept.
+    A time comes from finished runs with the same method, hyperparameters, dataset, network, cohort, batch, precision
+    and scoring, and at least a fourth of the rounds. Its source: `runs` on this processor, runs on another one,
+    `scaled` by the time of one product of matrices, or `unscaled` where they lack it. Else it is unknown: train a seed.
     """
-    from pflbench.running.planning import plan
-    from pflbench.suite.load import loaded
-    from pflbench.units import parse_shard
+    from pflbench import api
 
-    part = parse_shard(shard) if shard else None
-    suites = loaded(selection.suites, data_dir)
-    root = data_root(data_dir)
-    made = plan(suites, selection, results, root, measure=measure, on_event=_say_measuring, shard=part, fresh=fresh)
-    for text in (*made.remarks, *made.tables):
-        console().print(text)
-    for lack in made.lacks:
-        errors().print(f"Warning: {lack}")
-    for reason in made.unknown:
-        console().print(reason)
+    made = api.plan(selection, results, data_dir=data_dir, shard=shard, fresh=fresh)
+    console().print(str(made) or "Nothing to run: the shard is empty.")
     return 0
-
-
-def _say_measuring(event: Event) -> None:
-    errors().print(f"{event} --no-measure leaves it out.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,7 +15,7 @@ from pflbench.cli import common, options
 from pflbench.cli.common import console, errors
 from pflbench.cli.options import WANTED, asking, option
 from pflbench.errors import UsageError
-from pflbench.selection import EVERYTHING, Selection, Wanted
+from pflbench.selection import Wanted
 from pflbench.store import ShownStore, Store
 from pflbench.units import count
 
@@ -32,25 +33,18 @@ def show(
     (stored,) = named(store, [run])
     result = store.read(stored.spec.id)
     out = console().print
-    out(f"run {stored.spec.id}: {'failed' if result.failure else 'done'}")
-    if result.failure:
-        out(f"failure: {result.failure}")
+    out(f"run {stored.spec.id}: {f'failed: {result.failure}' if result.failure else 'done'}")
     out("spec:", json.dumps(result.spec.model_dump(mode="json"), indent=2))
     out("provenance:", json.dumps(result.provenance, indent=2))
-    moments: dict[tuple[str, int, int], list[float]] = {}
-    for s in result.scores:
-        moments.setdefault((s.stage, s.round, s.step), []).append(100 * s.accuracy)
-    out("accuracy, mean over clients (min … max):")
-    for (stage, round_, step), values in moments.items():
-        mean = sum(values) / len(values)
-        out(f"  {stage:<10} round {round_:>5} step {step:>3}  {mean:6.2f}  ({min(values):.2f} … {max(values):.2f})")
-    told: dict[tuple[str, int], list[float]] = {}
+    groups = defaultdict[str, list[float]](list)
+    for score in result.scores:
+        name = f"{score.stage:<12} round {score.round:>5} step {score.step:>3}  accuracy, %"
+        groups[name].append(100 * score.accuracy)
     for metric in result.metrics:
-        told.setdefault((metric.name, metric.round), []).append(metric.value)
-    if told:
-        out("numbers about clients, mean (min … max):")
-    for (name, round_), values in told.items():
-        out(f"  {name:<10} round {round_:>5}  {sum(values) / len(values):.6g}  ({min(values):.6g} … {max(values):.6g})")
+        groups[f"{metric.name:<12} round {metric.round:>5}"].append(metric.value)
+    out("mean over clients (min … max):")
+    for name, values in groups.items():
+        out(f"  {name}  {sum(values) / len(values):.6g}  ({min(values):.6g} … {max(values):.6g})")
     return 0
 
 
@@ -58,25 +52,22 @@ def show(
 def scores(
     wanted: Wanted,
     trials: Annotated[bool, option("--trials", help="The trials of `pflbench tune` instead.")] = False,
-    output: Annotated[
-        Path | None, option("--output", "-o", help="A .csv or .parquet file (default: CSV, here).")
-    ] = None,
+    output: Annotated[Path | None, option("--output", "-o", help="A .csv or .parquet file.")] = None,
     results: options.Results = options.DEFAULT_RESULTS,
 ) -> int:
     """Write the scores of finished runs as one table: a line per run, stage, round, fine-tuning step and client.
 
     With --suite: the runs of its tables, each where it stands there; a run of two suites stands in both. Without:
     every run that is asked for, once, with the first suite that asks for it, if there is one. Lines that a table
-    averages have `in_table`: group them by suite, profile, row, column, stage and seed. The mean of `accuracy` in a
-    group is one seed's number, and the mean over seeds is the table's, where each client counts the same. Trials of
-    `pflbench tune` are left out, since they are not scored on test images; --trials has them alone.
+    averages have `in_table`: group them by suite, profile, row, column, stage and seed. The mean of `accuracy_share`
+    in a group is one seed's number, and the mean over seeds is the table's, where each client counts the same. Trials
+    of `pflbench tune` are left out, since they are not scored on test images; --trials has them alone.
     """
     from pflbench.report.scores import score_tables, write_open, write_tables
     from pflbench.report.stored import seeds_beyond
     from pflbench.report.text import ranges
 
-    common.check_output(output, "scores.csv")
-    format = common.format_of(None, output, FORMATS)
+    format = common.format_of(output, FORMATS)
     wanted, store = replace(wanted, trials=trials), ShownStore(results)
     tables = score_tables(store, wanted)
     if output is None:
@@ -102,65 +93,48 @@ def rm(
     what would be removed. Runs that came with pflbench stay.
     """
     from pflbench.report.stored import list_runs, to_remove
-    from pflbench.store.removal import remove
+    from pflbench.store.verbs import remove
 
-    store = Store(results)
-    found = [run for run in to_remove(store, runs or (), wanted) if not run.shipped]
-    if not found:
-        raise UsageError("These runs came with pflbench and stay: only runs that you trained are removed.")
+    store = Store(results, fresh=True)
+    chosen = to_remove(store, runs or (), wanted)
     if not yes:
-        if not sys.stdin.isatty():
-            raise UsageError(f"{count(len(found), 'run')} would be removed: say so with --yes.")
-        common.show_runs(list_runs(found, store))
-        if not typer.confirm(f"Remove {count(len(found), 'run')} from {str(results)!r}?"):
-            console().print("Nothing was removed.")
-            return 1
-    for path, ids, rest in remove(store, {run.spec.id for run in found}):
-        kept = f"; its other runs are in {str(rest)!r} now" if rest else ""
-        console().print(f"Removed: {', '.join(ids)} from {str(path)!r}{kept}.")
+        common.show_runs(list_runs(chosen, store))
+        try:
+            if not typer.confirm(f"Remove {count(len(chosen), 'run')} from {str(results)!r}?"):
+                return 1
+        except typer.Abort:
+            raise UsageError(
+                "Nothing is removed, since nobody answered. Add --yes to remove without a question."
+            ) from None
+    for path, ids, rest in remove(store, {run.spec.id for run in chosen}):
+        others = f"; its other runs are in {str(rest)!r} now" if rest else ""
+        console().print(f"Removed: {', '.join(ids)} from {str(path)!r}{others}.")
     return 0
 
 
-@asking(
-    ("suites", "columns"), profile=Annotated[str | None, option("--profile", help="With --suite: only this one's.")]
-)
+@asking(wanted=WANTED)
 def pack(
-    selection: Selection,
+    wanted: Wanted,
     runs: Annotated[list[str] | None, typer.Argument(help="Ids of runs, or their beginnings (default: all).")] = None,
     results: options.Results = options.DEFAULT_RESULTS,
 ) -> int:
     """Put stored runs into one Parquet file per setting, which every verb reads like single runs.
 
     Runs of one setting differ by method, seed, and fine-tuning rate only. Packing again merges into what is packed.
-    With --suite: the runs of its columns, also those of your own methods.
+    The options choose runs, as in `pflbench ls runs`.
     """
-    from pflbench.report.stored import named
-    from pflbench.store.packing import pack
+    from pflbench.report.stored import to_remove
+    from pflbench.store.verbs import pack
 
     store, ids = Store(results, fresh=True), None
-    if selection != EVERYTHING:
-        if runs:
-            raise UsageError("Name the runs to pack, or a --suite and its columns, not both.")
-        ids = _of_suites(selection, store)
-    elif runs:
-        ids = {run.spec.id for run in named(store, runs)}
+    if runs or not wanted.everything:
+        ids = {run.spec.id for run in to_remove(store, runs or (), wanted)}
     packed = pack(store, ids)
-    common.say_packed(packed)
+    for path, total, added in packed:
+        console().print(f"Packed: {str(path)!r} holds {count(total, 'run')}, {added} of them new.")
     if not packed:
         console().print(f"Nothing to pack in {str(results)!r}.")
     return 0
-
-
-def _of_suites(part: Selection, store: Store) -> set[str]:
-    from pflbench.report.reading import readable
-    from pflbench.suite.expand import expand
-    from pflbench.suite.load import load, required
-
-    settings: set[str] = set()
-    for suite in (load(name, readable(store)) for name in required(part.suites)):
-        for profile in [part.profile] if part.profile else suite.profiles:
-            settings |= {run.setting() for run in expand(suite, part, profile=profile).runs}
-    return {run.spec.id for run in store.list() if run.spec.setting() in settings}
 
 
 def merge(
@@ -171,13 +145,13 @@ def merge(
 
     All that is copied is read again. A run that is there already stays as it is; if it has other scores, that is said.
     """
-    from pflbench.store.merging import merge
+    from pflbench.store.verbs import merge
 
     merged = merge(sources, into)
     for text in merged.others:
         errors().print(f"Error: {text}")
-    if merged.left:
-        errors().print(f"Error: Not merged, or not whole: {', '.join(repr(str(path)) for path in merged.left)}.")
+    if merged.unread:
+        errors().print(f"Error: Not merged, or not whole: {', '.join(repr(str(path)) for path in merged.unread)}.")
     were = "was" if merged.same == 1 else "were"
     console().print(f"{count(merged.added, 'run')} merged into {str(into)!r}, {merged.same} {were} there.")
-    return 0 if merged.good else 1
+    return 1 if merged.others or merged.unread else 0

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
-
-import typer
-from rich.table import Table
 
 from pflbench.cli import options
 from pflbench.cli.common import console, errors
@@ -21,143 +18,94 @@ from pflbench.units import count
 
 if TYPE_CHECKING:
     from pflbench.running.tuning import Tuning
-    from pflbench.suite.document import Suite
-    from pflbench.suite.tuning import Search
-
-Seeds = Annotated[str | None, option("--seeds", help="Several seeds for tuning, 41-43: means over them count.")]
-Columns = Annotated[list[str] | None, option("--column", help="This column, by id (default: those of the suite).")]
 
 
 @asking(
-    ("overrides", "rounds", "profile", "precision"),
+    ("suites", "columns", "seeds", "profile", "rounds", "overrides", "precision"),
     ("device", "jobs", "evaluate_every", "memory_limit", "deterministic", "redo", "data_dir", "unchecked"),
-    columns=Columns,
-    seeds=Seeds,
 )
 def tune(
     selection: Selection,
     execution: Execution,
-    named: Annotated[str | None, typer.Argument(metavar="[SUITE]", help="The same as --suite.")] = None,
-    suite: Annotated[str | None, option("--suite", "-s", help="A suite's name, or a .toml file.")] = None,
     method: Annotated[
         str | None, option("--method", "-m", help="A row or method id, or path/to/file.py:Class.")
     ] = None,
     grid: Annotated[
         list[str] | None, option("--grid", help="key=value,value: instead of the suite's grid; one for each key.")
     ] = None,
-    seed: Annotated[int | None, option("--seed", min=0, help="Instead of the suite's for tuning, or 41.")] = None,
     results: options.Results = options.DEFAULT_RESULTS,
     dry_run: options.DryRun = False,
     quiet: Annotated[bool, option("--quiet", "-q", help="Print the chosen values and problems only.")] = False,
 ) -> int:
-    """Try a grid of a method's hyperparameters on a seed of its own, and print the best as TOML for the suite file.
+    """Try a grid of a method's hyperparameters on seeds for tuning, and print the best as TOML for the suite file.
 
-    Every trial is a run like any other, but for a share of every client's training rows (its support), which is held
-    out and scored on in place of the test rows: those are not looked at. What counts is what the table shows after the
-    last round (where the suite's [tune.read] says so: in the mean over the last ten scored rounds), of personal models
-    if it shows them, else of the global one; the first of equals wins, and what diverges loses. Where a table scores
+    Every trial is a run that holds out a share of every client's training rows and is scored on it; test rows are not
+    read. The table's stage after the last round counts (where the suite's [tune.read] says so: the mean over the last
+    ten scored rounds), in the mean over seeds. The first of equals wins; diverged trials lose. Where a table scores
     clients that never train, they fine-tune on the rest of their support.
 
-    A suite with halving trains all trials of its grid for a few rounds, and only the best of them again for more. It
-    tunes each of its rows for itself: without --method, all that have a grid.
+    Without --method, all rows with a grid are tuned, in the table's order.
     """
+    from pflbench.cli.progress import Display
+    from pflbench.running.training import train
+    from pflbench.running.tuning import check_scored_rounds, jobs_of_searches, tuning_outcomes
+    from pflbench.store.store import Store
     from pflbench.suite.load import loaded
     from pflbench.suite.tuning import searches, tuned_rows
 
-    execution.check(selection.precision)
-    if seed is not None and selection.seeds:
-        raise UsageError("Either --seed or --seeds.")
     if method is None and grid:
         raise UsageError("Which method? A --grid is that of one: write --method ID.")
-    (asked,) = loaded(_one(named, suite), execution.data_dir)
-    methods = tuned_rows(asked, selection.profile) if method is None else [method]
-    typed = selection.but(columns=[], seeds=selection.seeds or ([] if seed is None else [seed]))
-    searched = _searched(grid or (), execution.evaluate_every)
-    command = f"pflbench tune -s {asked.called}{typed.options}{searched}"
-    code = 0
-    for one in methods:
-        found = searches(asked, one, selection, grid=grid or (), seed=seed)
-        code = max(code, _tune(asked, selection.profile or "paper", found, command, results, execution, quiet, dry_run))
-    return code
+    if len(selection.suites) > 1:
+        raise UsageError(f"Several suites ({', '.join(selection.suites)}): one is tuned at a time.")
+    typed = grid or ()
+    (content,) = loaded(selection.suites, execution.data_dir)
+    methods = tuned_rows(content, selection.profile) if method is None else [method]
+    every = [one for name in methods for one in searches(content, name, selection, grid=typed)]
+    check_scored_rounds(every, Store(results, packaged=True), execution.evaluate_every)
+    command = _command(content.called, selection, typed, execution.evaluate_every)
+
+    def outcomes() -> list[Tuning]:
+        store = Store(results, packaged=True)
+        return tuning_outcomes(every, store, command)
+
+    with Display(quiet) as display:
+        outcome = train(jobs_of_searches(every), replace(execution, results=results), display.event, dry=dry_run)
+    errors_only = [one for one in outcome.dones if one.status == "error"]  # the table has the others
+    say_failures(replace(outcome, earlier={}, dones=errors_only))
+    chosen = [_conclude(one, quiet, dry_run) for one in outcomes()]
+    return 1 if outcome.problems or not (dry_run or all(chosen)) else 0
 
 
-def _one(named: str | None, suite: str | None) -> list[str]:
-    """The suite, which is named with or without its option; none if it is not named."""
-    found = [one for one in (named, suite) if one]
-    if len(found) > 1:
-        raise UsageError(f"Either the suite {named!r} or --suite {suite}: one is tuned at a time.")
-    return found
-
-
-def _searched(grid: Sequence[str], every: int | None) -> str:
-    """Return the options of a search as they are typed."""
-    options = [f"--grid {shlex.quote(one)}" for one in grid] + [f"--evaluate-every {every}"] * bool(every)
-    return "".join(f" {one}" for one in options)
-
-
-def _tune(
-    suite: Suite,
-    profile: str,
-    found: Sequence[Search],
-    command: str,
-    results: Path,
-    execution: Execution,
-    quiet: bool,
-    dry_run: bool,
-) -> int:
-    """Train the trials of a method, rung by rung, and print what is best; the exit code."""
-    from pflbench.cli.progress import Display
-    from pflbench.running.executors import train
-    from pflbench.running.tuning import as_judged, check_scored_rounds, tuning_outcomes, work_of_searches
-    from pflbench.store.store import Store
-
-    problems = False
-    check_scored_rounds(found, Store(results, mends=not dry_run, packaged=True), execution.evaluate_every)
-    for _ in found[0].trials[0].rungs:
-        there = tuning_outcomes(suite, profile, found, Store(results, mends=not dry_run, packaged=True))
-        with Display(quiet) as display:
-            on_event = as_judged(there, Store(results, packaged=True), display.event)
-            outcome = train(work_of_searches(there), results, execution, on_event, dry=dry_run)
-        errors_only = [one for one in outcome.dones if one.status == "error"]  # the table has the others
-        say_failures(outcome._replace(earlier={}, dones=errors_only))
-        problems = bool(outcome.problems)
-        if dry_run or problems or all(one.complete for one in there):
-            break
-    store = Store(results, mends=not dry_run, packaged=True)
-    chosen = [_conclude(one, quiet, dry_run) for one in tuning_outcomes(suite, profile, found, store, command)]
-    return 1 if problems or not (dry_run or all(chosen)) else 0
+def _command(suite: str, selection: Selection, grid: Iterable[str], every: int | None) -> str:
+    """The command line of a search, without method and column."""
+    command = f"pflbench tune -s {suite}{selection.but(suites=[], columns=[]).options}"
+    command += "".join(f" --grid {shlex.quote(one)}" for one in grid)
+    return command + (f" --evaluate-every {every}" if every else "")
 
 
 def _conclude(tuning: Tuning, quiet: bool, dry_run: bool) -> bool:
-    """Print a search's trials, and the best if all have a result; whether there is one."""
+    """Print a search's trials, and the best if all have a result. True if there is a best."""
     if not quiet:
         console().print(_table(tuning))
     if dry_run:
         return False
     if tuning.best is None:
-        errors().print(f"Error: {tuning.title}: {tuning.lacking}, so nothing is chosen.")
+        counts = f"of {count(len(tuning.scores), 'trial')}, {tuning.missing} without a result"
+        errors().print(f"Error: {tuning.title}: nothing is chosen ({counts}).")
         return False
     console().print(tuning.toml)
     return True
 
 
-def _table(tuning: Tuning) -> Table:
+def _table(tuning: Tuning) -> str:
+    from tabulate import tabulate
+
     from pflbench.suite.tuning import set_text
 
-    search = tuning.search
-    grid = Table(title=tuning.title)
-    for key in search.grid:
-        grid.add_column(key, justify="right")
-    for runs in search.trials[0].rungs:
-        after = f", {count(runs[0].rounds, 'round')}" if search.rungs else ""
-        grid.add_column(f"{search.read}, %{after}", justify="right")
-    grid.add_column("")
-    for i, trial in enumerate(search.trials):
-        verdicts = [rung[i] for rung in tuning.rungs if i in rung]
-        accuracy, failure, *_ = verdicts[-1]
-        lacks = f"failed: {failure}" if failure else "" if accuracy is not None else "to do"
-        note = "best" if i == tuning.best else lacks
-        scores = ["" if one.accuracy is None else f"{one.accuracy:.2f}" for one in verdicts]
-        scores += [""] * (len(trial.rungs) - len(scores))
-        grid.add_row(*map(set_text, trial.values.values()), *scores, note, style="bold" if i == tuning.best else None)
-    return grid
+    rows = []
+    for i, (trial, (accuracy, failure)) in enumerate(zip(tuning.search.trials, tuning.scores, strict=True)):
+        state = f"failed: {failure}" if failure else "to do" if accuracy is None else "best" * (i == tuning.best)
+        score = "" if accuracy is None else f"{accuracy:.2f}"
+        rows.append([*map(set_text, trial.values.values()), score, state])
+    heads = [*tuning.search.grid, f"{tuning.search.read}, %", ""]
+    return f"{tuning.title}\n{tabulate(rows, heads, 'simple', disable_numparse=True)}"

@@ -1,18 +1,15 @@
-"""Folders of this machine for datasets and for the cache, and the cache's small JSON files."""
+"""Folders of this machine for datasets and for the cache."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from pflbench.errors import UsageError
-from pflbench.output import whole
 
 _DAY = 24 * 60 * 60
 """Seconds."""
@@ -44,21 +41,6 @@ def user_cache() -> Path:
         return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     except RuntimeError:
         return Path(tempfile.gettempdir()) / f"cache-{os.getuid()}"
-
-
-def read_json(path: Path) -> Any:
-    """Content of a JSON file of the cache; None if it is missing or cannot be read."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file of the cache. Raises `OSError` if it cannot be written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with whole(path) as file:
-        file.write(json.dumps(value, indent=2, sort_keys=True).encode())
 
 
 def clear_halves(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from pflbench.errors import unknown
 from pflbench.report.cells import read_seeds
@@ -140,8 +141,9 @@ def judged(which: Sequence[str], store: Store, own: UserSupplied, profile: str =
     Raises:
         UsageError: A name is unknown, or a file is wrong.
     """
-    shelf, tables = Shelf(store), Tables(own, profile)
-    return {paper: [judge(one, shelf, tables) for one in claims] for paper, claims in asked(which).items() if claims}
+    papers = asked(which)
+    shelf, tables = Shelf(store), Tables(own, profile, chain.from_iterable(papers.values()))
+    return {paper: [judge(one, shelf, tables) for one in claims] for paper, claims in papers.items() if claims}
 
 
 def asked(which: Sequence[str]) -> dict[str, list[Claim]]:
@@ -164,15 +166,24 @@ def asked(which: Sequence[str]) -> dict[str, list[Claim]]:
 
 
 class Tables(dict[str, Expansion]):
-    """Expanded suites by name, each expanded once."""
+    """Rows and columns of suites that claims are about, by the suite's name, each suite expanded once."""
 
-    def __init__(self, own: UserSupplied, profile: str) -> None:
+    def __init__(self, own: UserSupplied, profile: str, claims: Iterable[Claim]) -> None:
         super().__init__()
-        self.own, self.profile = own, profile
+        self.own, self.profile, self.claims = own, profile, list(claims)
 
-    def __missing__(self, suite: str) -> Expansion:
-        made = self[suite] = expand(read_suite(suite, self.own), profile=self.profile)
-        return made
+    def __missing__(self, name: str) -> Expansion:
+        suite = read_suite(name, self.own)
+        document, claims = suite.document(self.profile), [one for one in self.claims if name in (one.suite, one.equal)]
+        rows = {id for one in claims for id in (one.row, *one.against)}
+        columns = {id for one in claims for id in one.columns}
+        result = self[name] = expand(
+            suite,
+            profile=self.profile,
+            rows=[one.id for one in document.row if one.id in rows],
+            columns=[one.id for one in document.column if one.id in columns],
+        )
+        return result
 
 
 def judge(claim: Claim, shelf: Shelf, tables: Mapping[str, Expansion]) -> Judged:

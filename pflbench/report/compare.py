@@ -264,7 +264,7 @@ def compare_folders(a: str, b: str, part: Selection, data_dir: str | Path | None
     Raises:
         UsageError: A place cannot be read, something is unknown, or neither has a cell of what is asked for.
     """
-    sides = [_open(one, open_results(one), part.but(methods=None), data_dir) for one in (a, b)]
+    sides = [_open(one, open_results(one), part.but(methods=None, like=None), data_dir) for one in (a, b)]
     keys = dict.fromkeys(key for side in sides for key in side.tables)
     pairs = [one for key in keys for one in _of_table(key, *sides)]
     pairs = _only(pairs, part.methods, sides)
@@ -348,7 +348,7 @@ def _cells_of(table: Expansion, side: _Folder) -> dict[_Place, CellRuns]:
     extra, _ = extra_rows(table, side.shelf.specs, requests_of(side.store))
     table = replace(table, cells=tuple(cell for cell in table.cells if cell.has_scores))
     found = {}
-    for place, cell in (table.places | {table.place(cell): cell for cell in extra}).items():
+    for place, cell in (table.places | {table.key_of(cell): cell for cell in extra}).items():
         if reads := {one.result.spec.seed: one for one in read_seeds(cell, side.shelf)}:
             found[place] = CellRuns(cell, reads)
     return found
@@ -406,4 +406,4 @@ def open_results(name: str) -> Store:
     if not any((root / part).is_dir() for part in _PARTS):
         what = "is no results folder: it has neither runs nor packs" if root.is_dir() else "is no folder"
         raise UsageError(f"{name!r} {what}. Write two results folders, or `packaged` for one of them.")
-    return Store(root, mends=False)
+    return Store(root)

@@ -24,8 +24,6 @@ Word = Literal["holds", "holds, smaller than printed", "does not hold", "undecid
 
 ERROR = 0.025
 """One-sided error of all looks together."""
-LOOKS = (3, 5)
-"""Default numbers of seeds after which a claim is looked at."""
 
 
 class Hypotheses(NamedTuple):

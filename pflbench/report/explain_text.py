@@ -238,7 +238,7 @@ def _departures(of: Explanation) -> Iterator[Passage]:
         mine = [one for one in of.departures if one.kind == kind]
         yield from [(f"{title}:", "")] if mine else []
         yield from (
-            (f"{one.what} [{one.source}{', grave' * one.grave}]. {one.told}", f"{place}. ")
+            (f"{one.what} [{one.source}{', grave' * one.grave}]. {one.sentences}", f"{place}. ")
             for place, one in enumerate(mine, 1)
         )
     if of.named and not of.departures and of.table.published:

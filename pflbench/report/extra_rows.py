@@ -20,7 +20,7 @@ from pflbench.stages import PREFERRED, Shown, canonical, of_run
 from pflbench.store import Stored
 from pflbench.store.requests import Requests, requested
 from pflbench.suite.cells import Cell, ColumnHead, Expansion, Reading, TableRow
-from pflbench.suite.sources import SETTINGS
+from pflbench.suite.schema import SETTINGS
 from pflbench.units import count
 
 EXTRA = "extra:"
@@ -40,12 +40,15 @@ _Runs = Mapping[Variant, Mapping[str, list[RunSpec]]]
 """The runs of extra rows, by the id of the column that they stand in."""
 
 
-def extra_rows(table: Expansion, stored: Iterable[RunSpec], asked: Requests) -> tuple[list[Cell], list[RunSpec]]:
+def extra_rows(
+    table: Expansion, stored: Iterable[RunSpec], asked: Requests, likes: Mapping[str, str] = {}
+) -> tuple[list[Cell], list[RunSpec]]:
     """The cells of extra rows among the `stored` runs, sorted by the rows' titles, and the runs that have no row.
 
     An extra row has the table's seeds, like the suite's own rows, so that all rows are compared on the same. Without a
     row are runs of other seeds, and those at stages that the table does not show. A point of a row's grid with other
     settings than the row's is no row: it says something only beside the other points. `asked`: who asked for them.
+    `likes`: by run id, the row whose hyperparameters a run took (`--like`).
     """
     ids = dict.fromkeys(cell.column.id for cell in table.cells)
     columns = {id: _Column([cell for cell in table.cells if cell.column.id == id]) for id in ids}
@@ -64,7 +67,7 @@ def extra_rows(table: Expansion, stored: Iterable[RunSpec], asked: Requests) -> 
                 spare.append(run)
             else:
                 found.setdefault(mine, {}).setdefault(id, []).append(run)
-    cells = [cell for group in _groups(found) for cell in _row(table, group, found, columns)]
+    cells = [cell for group in _groups(found) for cell in _row(table, group, found, columns, likes)]
     return sorted(cells, key=lambda cell: cell.row.title), spare
 
 
@@ -153,7 +156,9 @@ def _groups(found: _Runs) -> list[list[Variant]]:
     return groups
 
 
-def _row(table: Expansion, group: list[Variant], found: _Runs, columns: Mapping[str, _Column]) -> list[Cell]:
+def _row(
+    table: Expansion, group: list[Variant], found: _Runs, columns: Mapping[str, _Column], likes: Mapping[str, str]
+) -> list[Cell]:
     """The cells of a row with these variants: none where the table shows no stage of its runs.
 
     The global models of a user-supplied method, where its runs are scored there, too, are a second row.
@@ -169,30 +174,33 @@ def _row(table: Expansion, group: list[Variant], found: _Runs, columns: Mapping[
             column = columns[head.column.id]
             for row, reading in zip(rows, _readings(head, column, runs), strict=False):
                 of_seeds = _of_seeds((run for run in runs if reading.stage in _stages(run)), column.seeds)
-                sources = _sources(column, reading.stage, of_seeds[0])
+                sources = _sources(column, reading.stage, of_seeds[0], likes.get(of_seeds[0].id))
                 cells.append(Cell(row, head.column, reading, of_seeds, sources=sources))
     return cells
 
 
-def _sources(column: _Column, stage: Shown, run: RunSpec) -> dict[str, str]:
+def _sources(column: _Column, stage: Shown, run: RunSpec, like: str | None) -> dict[str, str]:
     """Sources of the values of an extra row's run.
 
-    Settings are the column's, whoever trains in it. A hyperparameter has a source where a row of the same method has
-    the same value; any other value is its user's own, who knows where it comes from.
+    Settings are the column's, whoever trains in it. A hyperparameter has a source where a row of the same method, or
+    the row `like`, has the same value; any other value is its user's own, who knows where it comes from.
     """
     found: dict[str, str] = {}
     for cell in column.cells:
         for key, source in cell.sources.items():
-            if _same(run, cell.needed[0], key) and (stage == "finetuned" or not key.startswith("finetune.")):
+            if _same(run, cell.needed[0], key, cell.row.id == like) and (
+                stage == "finetuned" or not key.startswith("finetune.")
+            ):
                 found.setdefault(key, source)
     return found
 
 
-def _same(run: RunSpec, other: RunSpec, key: str) -> bool:
-    """True if two runs of a column have this value in common, and from the same source."""
+def _same(run: RunSpec, other: RunSpec, key: str, alike: bool) -> bool:
+    """True if two runs of a column have this value in common, and from the same source. `alike`: see `likes`."""
     hyper = key.partition(".")[0] not in (*SETTINGS, "finetune")  # one at its default is in no run's `hyper`
     if hyper or key in other.method.hyper or key in run.method.hyper:
-        return run.method.name == other.method.name and run.method.hyper.get(key) == other.method.hyper.get(key)
+        one_method = run.method.name == other.method.name or (alike and key in run.method.hyper)
+        return one_method and run.method.hyper.get(key) == other.method.hyper.get(key)
     if key.startswith("finetune."):
         rules, name = (run.scoring.finetune, other.scoring.finetune), key.removeprefix("finetune.")
         return None not in rules and getattr(rules[0], name) == getattr(rules[1], name)
@@ -288,7 +296,7 @@ def extra(table: Expansion, stored: Iterable[Stored], asked: Requests) -> Extra:
         hidden |= {run.spec.id for run in older}
         if finished := [run for run in older if run.failure is None]:
             notes[name] = f"{name} is shown in its newest version ({version}). Not shown: {_dated(finished)}."
-    cells, spare = extra_rows(table, (run.spec for run in stored if run.spec.id not in hidden), asked)
+    cells, spare = extra_rows(table, (run.spec for run in stored if run.spec.id not in hidden), asked, _likes(stored))
     return Extra(cells, spare, notes)
 
 
@@ -298,6 +306,12 @@ def _by(key: Callable[[Stored], str], runs: Iterable[Stored]) -> dict[str, list[
     for run in runs:
         found.setdefault(key(run), []).append(run)
     return found
+
+
+def _likes(stored: Iterable[Stored]) -> dict[str, str]:
+    """By run id, the row whose hyperparameters a run took (`--like`)."""
+    requests = {run.spec.id: run.provenance.get("asked") for run in stored}
+    return {id_: str(one["like"]) for id_, one in requests.items() if isinstance(one, dict) and "like" in one}
 
 
 def _is_here(run: Stored, table: Expansion, asked: Requests) -> bool:

@@ -71,20 +71,14 @@ _CODE = re.compile("`([^`]+)`")
 _MINUS = re.compile(r"(?<![^ (])-(?=\d)")
 
 
-def latex(table: Table, caption: str | None = None) -> str:
-    """The rows and columns with results as text that ends with a newline; all notes are comments.
-
-    Args:
-        table: What to show.
-        caption: Instead of the title and the seeds.
-    """
+def latex(table: Table) -> str:
+    """The rows and columns with results as text that ends with a newline; all notes are comments."""
     table = filled(table) if any(table.shown) else table
     unit = f" {table.unit}." if table.unit else ""
     seeds, meanings = table.texts("seeds"), text.glyph_meanings(table)
-    above = [f"{table.title}.{unit}", *seeds, *meanings, *table.on_rounds] if caption is None else [caption]
+    above = [f"{table.title}.{unit}", *seeds, *meanings, *table.on_rounds]
     grids = [*_grids(table)]
-    notes = _comments(n for n in table.footer if caption is not None or n not in seeds)
-    notes += [f"% {escaped(line)}" for line in (meanings if caption is not None else ())]
+    notes = _comments(n for n in table.footer if n not in seeds)
     lines = [*notes, *_float(above, _label(table), grids)]
     for one in appendix.appendices(table):
         lines += latex_appendix(table, one)

@@ -15,7 +15,6 @@ from pflbench.report.cells import SeedScores, fill_cell, other_rounds, read_seed
 from pflbench.report.compact import rows_of
 from pflbench.report.extra_rows import extra
 from pflbench.report.facts import Fact, facts
-from pflbench.report.fairness import fairness
 from pflbench.report.provenance import ShownRun, differing_versions, mixtures, outdated, shown_runs
 from pflbench.report.reading import Shelf
 from pflbench.report.rivals import held_against, suite_beside, with_other_suite
@@ -69,6 +68,8 @@ class Filled:
     @property
     def fairness(self) -> dict[tuple[str, str], Fairness]:
         """Spread of the cells over their clients, where these were scored one by one."""
+        from pflbench.report.fairness import fairness  # which needs federations
+
         each = {place: fairness(done, self.cells[place].reading) for place, done in self.found.items()}
         return {place: one for place, one in each.items() if one is not None}
 
@@ -163,7 +164,7 @@ def fill(table: Expansion, shelf: Shelf, asked: Requests, read_as: ReadAs = "las
     beside = extra(table, shelf.stored.values(), asked)
     spare, older = _left_over(table, beside.spare, shelf)
     table = replace(table, cells=tuple(cell.read(read_as) for cell in table.cells if cell.has_scores))
-    cells = table.places | {table.place(cell): cell.read(read_as) for cell in beside.cells}
+    cells = table.places | {table.key_of(cell): cell.read(read_as) for cell in beside.cells}
     shelf.fetch(run for cell in cells.values() for run in cell.needed)
     found = {place: read_seeds(cell, shelf) for place, cell in cells.items()}
     # After the reading: only then are damaged files known.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from pflbench.catalog import shipped_method
@@ -83,9 +84,10 @@ def _claims(
     """
     suites = {sheet.table.suite for sheet in sheets}
     found: dict[str, list[Judged]] = {}
-    tables, shipped = Tables(own, "paper"), available()
+    papers, shipped = asked([]), available()
+    tables = Tables(own, "paper", chain.from_iterable(papers.values()))
     tables.update({one.suite: one for one in whole if one.profile == "paper" and shipped.get(one.suite) == one.path})
-    for claims in asked([]).values():
+    for claims in papers.values():
         here = [claim for claim in claims if claim.suite in suites]
         for claim in claims if whole and here else here:
             found.setdefault(tables[claim.suite].paper, []).append(judge(claim, shelf, tables))

@@ -14,7 +14,7 @@ from pflbench.report.text import grouped, ranges
 from pflbench.result import RunResult
 from pflbench.spec import RunSpec
 from pflbench.store import Stored
-from pflbench.store.thin import KEPT
+from pflbench.store.shipped import SHORTENED
 from pflbench.suite.cells import Cell, Expansion
 from pflbench.units import seed_text
 
@@ -114,7 +114,7 @@ def shipped(used: Sequence[ShownRun]) -> str:
     rows = dict.fromkeys(u.row for u in used if u.stored.spec.id in came)
     of = f" (of {', '.join(rows)})" if any(u.stored.spec.id not in came for u in used) else ""
     shown = len({u.stored.spec.id for u in used})
-    thin = {u.stored.spec.id for u in used if u.stored.provenance.get(KEPT)}
+    thin = {u.stored.spec.id for u in used if u.stored.provenance.get(SHORTENED)}
     late = (
         f" For {len(thin)} of them the package holds the last ten scored rounds alone, so curves and best rounds begin "
         "there; the repository's results/packs holds all rounds."
@@ -203,10 +203,11 @@ def round_costs(runs: Sequence[RunResult | Stored]) -> dict[str, float]:
     """Costs of a round, as far as they are known, by the names of `COSTS`: means over the runs that tell."""
     told: dict[str, list[float]] = {name: [] for name in COSTS}
     for run in runs:
-        if (seconds := run.provenance.get("client_seconds")) is not None:
+        provenance: Mapping[str, Any] = run.provenance
+        if (seconds := provenance.get("client_seconds")) is not None:
             told[SECONDS].append(seconds / run.spec.rounds)
         for name, key in STORED.items():
-            if (number := run.provenance.get(key)) is not None:
+            if (number := provenance.get(key)) is not None:
                 told[name].append(number)
     return {name: float(np.mean(numbers)) for name, numbers in told.items() if numbers}
 

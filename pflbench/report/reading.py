@@ -92,12 +92,12 @@ def after(result: RunResult, reading: Reading, round: int) -> Scored:
 
 def _missing(found: Moment, steps: Sequence[int]) -> int | None:
     """The first of these steps that the first client lacks which lacks any; None: each has all."""
-    if found.clients and found.there is None and set(steps) <= set(found.steps):
+    if found.clients and found.scored is None and set(steps) <= set(found.steps):
         return None
     for client in range(len(found.clients)):
         for step in steps:
             if step not in found.steps or (
-                found.there is not None and not found.there[found.steps.index(step), client]
+                found.scored is not None and not found.scored[found.steps.index(step), client]
             ):
                 return step
     return None if found.clients else steps[0]
@@ -126,7 +126,7 @@ def _after_each(result: RunResult, reading: Reading) -> list[Scored]:
     found: list[Scored] = []
     before = _NOTHING
     for round, moment in scores_of(result.scores).at(reading.stage).items():
-        if found and before.there is moment.there is None and before[:2] == moment[:2]:
+        if found and before.scored is moment.scored is None and before[:2] == moment[:2]:
             read = [moment.steps.index(step) for step in found[-1].steps]
             found.append(found[-1]._replace(values=moment.accuracies[read], counts=moment.counts[read[0]], round=round))
         else:
@@ -250,7 +250,7 @@ class Shelf:
             return None
         if run.id not in self._results:
             try:
-                self._results[run.id] = self._store.fetch(self.stored[run.id])
+                self._results[run.id] = self._store.read(run.id)
             except MissingRun:  # damaged behind its metadata; the store has warned and set it aside
                 del self.stored[run.id]
                 return None
@@ -260,7 +260,7 @@ class Shelf:
         """Read those of these runs that are done and lie in packs, faster than one after the other."""
         wanted = {run.id for run in runs if run.id not in self._results}
         stored = (self.stored[id] for id in wanted & self.stored.keys())
-        self._results |= self._store.fetch_several(one for one in stored if one.failure is None)
+        self._results |= self._store.read_several(one for one in stored if one.failure is None)
 
     def failed(self, run: RunSpec) -> bool:
         """True if the run is stored and failed."""

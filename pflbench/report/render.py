@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple
 
 from pflbench.output import plain
 from pflbench.report import appendix, text
-from pflbench.report.latex import latex
 from pflbench.report.rivals import side_by_side
 from pflbench.report.table import CellValue, Row, Table
 from pflbench.report.terminal import terminal
@@ -46,7 +45,6 @@ def render(
     *,
     width: int | None = None,
     color: bool | None = None,
-    caption: str | None = None,
 ) -> str:
     """The table as text that ends with a newline.
 
@@ -57,7 +55,6 @@ def render(
             numbers stand beside its own, and with `PEAK_COLUMNS` where the paper's numbers are best rounds.
         width: Characters per line in a terminal; default: the terminal's.
         color: Whether to write ANSI styles; default: if standard output is a terminal. `NO_COLOR` leaves no color.
-        caption: Of LaTeX, instead of the title and the seeds.
     """
     if format == "csv":
         return long_form([table])
@@ -65,7 +62,9 @@ def render(
     if format == "markdown":
         return _markdown(table)
     if format == "latex":
-        return latex(table, caption)
+        from pflbench.report.latex import latex
+
+        return latex(table)
     return terminal(table, width, color=sys.stdout.isatty() if color is None else color)
 
 

@@ -41,7 +41,7 @@ def suite_beside(table: Expansion) -> Expansion | None:
     if all(wanted.get(place, set()) <= _seeds(cell) for place, cell in other.places.items()):
         return other
     other = expand(suite, part, seeds=table.seeds)
-    return replace(other, cells=tuple(cell.of_seeds(wanted.get(other.place(cell), set())) for cell in other.cells))
+    return replace(other, cells=tuple(cell.of_seeds(wanted.get(other.key_of(cell), set())) for cell in other.cells))
 
 
 def _seeds(cell: Cell) -> set[int]:
@@ -88,7 +88,9 @@ def _lines(
     path = other.path
     called = next((name for name, file in available().items() if file.resolve() == path.resolve()), str(path))
     profile = "" if table.profile == "paper" else f", profile {table.profile}"
-    asked = table.part.but(suites=[called], rows=[], columns=columns, methods=[], overrides=[], seeds=other.part.seeds)
+    asked = table.part.but(
+        suites=[called], rows=[], columns=columns, methods=[], overrides=[], like=None, seeds=other.part.seeds
+    )
     names = {head.id: head.name for head in table.heads}
     over = grouped((f"{ranges(seeds)} (n = {len(seeds)})", names[head]) for (_, head), seeds in alike.items())
     ranked = "; ".join(f"{', '.join(columns)}: {seeds}" for seeds, columns in over.items())

@@ -20,7 +20,7 @@ from pflbench.report.stored import LocatedRun, Location, placed, select_runs
 from pflbench.report.text import field
 from pflbench.result import RunResult
 from pflbench.selection import Wanted
-from pflbench.store import MissingRun, Store, schema
+from pflbench.store import MissingRun, Store, runfile
 from pflbench.suite.cells import Cell, Reading
 
 Format = Literal["csv", "parquet"]
@@ -106,7 +106,7 @@ def _table(result: RunResult, places: Sequence[Location], readings: _Readings, *
     """A run's scores, those of each stage once for each of its places there (`once`: for the first of them)."""
     suites = [[place for place in places if place.suite == suite] for suite in dict.fromkeys(p.suite for p in places)]
     entries = [entry for mine in (suites or [[]]) for entry in _entries(result, mine, readings, once)]
-    whole = schema.to_table(replace(result, metrics=())).replace_schema_metadata(None)
+    whole = runfile.to_table(replace(result, metrics=()))
     found = whole.take([number for number, _, _ in entries]).drop_columns(
         [c for c in _DROPPED if c in whole.column_names]
     )

@@ -21,7 +21,7 @@ from pflbench.suite.cells import Cell, Expansion
 from pflbench.suite.document import Suite, column_key
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, load
-from pflbench.suite.rows import all_known
+from pflbench.suite.strict import all_known
 from pflbench.suite.user_supplied import UserSupplied
 
 
@@ -138,7 +138,7 @@ def _in_first_seed(runs: Sequence[RunSpec]) -> Iterator[tuple[Expansion, Mapping
         for profile in suite.profiles:
             document = suite.document(profile)
             if document.column_keys() & keys:
-                seeds = {column.id: document.seeds(column) for column in document.column}
+                seeds = {column.id: column.seeds or () for column in document.column}
                 yield _table(suite, profile, Wanted(precision=precision), document.suite.seeds[:1]), seeds
 
 
@@ -242,7 +242,7 @@ def _in_table(
 
 def _table(suite: Suite, profile: str, wanted: Wanted, seeds: Sequence[int]) -> Expansion:
     part = Selection(**{field.name: getattr(wanted, field.name) for field in fields(Selection)})
-    return expand(suite, part, methods=None, seeds=seeds, profile=profile)
+    return expand(suite, part, methods=None, like=None, seeds=seeds, profile=profile)
 
 
 def _check_rows(table: Expansion, stored: Sequence[RunSpec], methods: Iterable[str]) -> None:

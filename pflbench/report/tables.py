@@ -45,10 +45,10 @@ class _Stored(NamedTuple):
 
 
 class Reported(NamedTuple):
-    """The finished tables that are asked for, and the other tables that have results."""
+    """The finished tables that are asked for. `has_more`: True if other tables have results."""
 
     tables: list[Table]
-    others: list[Expansion]
+    has_more: bool
 
 
 def reported(
@@ -85,7 +85,7 @@ def reported(
         finished(one, rival, over_clients=over_clients, methods=part.methods)
         for one, rival in zip(filled, rivals, strict=True)
     ]
-    return Reported([table for table in tables if table.rows or table.extra], found.others)
+    return Reported([table for table in tables if table.rows or table.extra], found.has_more)
 
 
 def names_of_rows(counted: Iterable[Table], filled: Iterable[Filled]) -> set[str]:
@@ -99,11 +99,14 @@ def counted_rows(table: Table, methods: Sequence[str]) -> Table:
 
 
 class AskedFor(NamedTuple):
-    """Content of a report: tables of statistics, suites whose tables are shown, and others that have results."""
+    """Content of a report: tables of statistics, and suites whose tables are shown.
+
+    `has_more`: True if other tables have results.
+    """
 
     counted: dict[str, Table]
     shown: list[Expansion]
-    others: list[Expansion]
+    has_more: bool
 
 
 def asked_for(
@@ -118,39 +121,50 @@ def asked_for(
     if read_as not in get_args(ReadAs):
         raise unknown("reading", read_as, get_args(ReadAs))
     counted = counted_tables(part, store, own)
-    trained = part.but(suites=[name for name in part.suites if name not in counted], methods=None)
-    there = with_results(trained, store, own) if trained.suites or not counted else []
-    shown = _few(there, part, store, own) if few else there
+    trained = part.but(suites=[name for name in part.suites if name not in counted], methods=None, like=None)
+    if few and selects_nothing(part):
+        return AskedFor(counted, *_first_look(trained, store, own))
+    with_runs = with_results(trained, store, own) if trained.suites or not counted else []
+    first = {one.path.resolve(): one for one in reversed(with_runs)}
+    is_one = few and part.profile is None
+    shown = [one for one in with_runs if not is_one or first[one.path.resolve()] is one]
     if not shown and not counted:
         raise none_there(trained, store, own)
-    seen = {(one.path.resolve(), one.profile) for one in shown}
-    others = [one for one in there if (one.path.resolve(), one.profile) not in seen]
-    return AskedFor(counted, _by_path(shown, [*there, *shown]), others)
+    files = {(one.suite, one.path.resolve()) for one in with_runs}
+    return AskedFor(counted, _by_path(shown, files), len(shown) < len(with_runs))
 
 
-def _by_path(tables: Sequence[Expansion], among: Iterable[Expansion]) -> list[Expansion]:
+def _by_path(tables: Sequence[Expansion], files: Iterable[tuple[str, Path]]) -> list[Expansion]:
     """Tables, each with its file in the title where another file's suite has the same name."""
-    files = {(one.suite, one.path.resolve()) for one in among}
     shared = [name for name, times in Counter(name for name, _ in files).items() if times > 1]
     return [replace(one, title=f"{one.title} ({one.path})") if one.suite in shared else one for one in tables]
 
 
-def _few(there: Sequence[Expansion], part: Selection, store: Store, own: UserSupplied) -> list[Expansion]:
-    """Of these tables the first of each suite, unless a profile is selected; without a selection one, see `_one`."""
-    if selects_nothing(part):
-        return _one(there, store, own)
-    first = {one.path.resolve(): one for one in reversed(there)}
-    return [one for one in there if part.profile is not None or first[one.path.resolve()] is one]
+def _first_look(part: Selection, store: Store, own: UserSupplied) -> tuple[list[Expansion], bool]:
+    """The table that the user ran last, else the first that has results; and True if runs were made for others.
+
+    Only these few tables are expanded.
+    """
+    stored = _stored(store)
+    requests = stored.requests(stored.specs)
+    table = latest(store, own) or _first_of_a_paper(part, store, own, stored)
+    if not (table := table or next(iter(with_results(part, store, own)), None)):
+        raise none_there(part, store, own)
+    files = {(table.suite, table.path.resolve()), *((one.suite, Path(one.file)) for one in requests if one.file)}
+    names = {(table.suite, table.profile), *((one.suite, one.profile) for one in requests)}
+    return _by_path([table], files), len(files) > 1 or len(names) > 1
 
 
-def _one(there: Sequence[Expansion], store: Store, own: UserSupplied) -> list[Expansion]:
-    """The table that the user ran last; else the first of these with a run of the user, else the first of a paper."""
-    if last := latest(store, own):
-        return [last]
-    trained = {run.spec.id for run in store.list() if not run.shipped}
-    mine = [one for one in there if any(run.id in trained for run in one.runs)]
-    papers = [one for one in there if one.extends is None and one.paper != "none"]
-    return [*(mine or papers or there)[:1]]
+def _first_of_a_paper(part: Selection, store: Store, own: UserSupplied, stored: _Stored) -> Expansion | None:
+    """The first of the papers' tables with results, if all runs came with pflbench."""
+    drawn = figures()
+    if all(run.shipped for run in store.list()):
+        for suite in (read(name, own) for name in available() if name not in drawn):
+            head = suite.document().suite
+            tables = _of_any(suite, part, stored) if head.paper != "none" and head.extends is None else []
+            if tables:
+                return tables[0]
+    return None
 
 
 def selects_nothing(part: Selection) -> bool:
@@ -163,7 +177,7 @@ def counted_tables(part: Selection, store: Store, own: UserSupplied) -> dict[str
     found = {}
     for name in part.suites:
         if "statistics" in read_toml(find(name)):
-            table = expand(load(name, own), part.but(rows=None, methods=None, overrides=None))
+            table = expand(load(name, own), part.but(rows=None, methods=None, overrides=None, like=None))
             found[name] = lay_out_counts(table, store)
     return found
 
@@ -224,7 +238,7 @@ def latest(store: Store, own: UserSupplied) -> Expansion | None:
     run is left. Trials of a search stand in no table.
     """
     done = (run for run in store.list() if run.failure is None and not run.shipped)
-    stored, seen = _stored(store), list[dict[str, object]]()
+    stored, seen = None, list[object]()
     for run in sorted(done, key=attrgetter("finished"), reverse=True):
         asked = run.provenance.get("asked")
         if not asked or asked in seen:
@@ -232,6 +246,7 @@ def latest(store: Store, own: UserSupplied) -> Expansion | None:
         seen.append(asked)
         with contextlib.suppress(UsageError):
             table = requested_table(asked, own)
+            stored = stored or _stored(store)
             if table.suite == asked["suite"] and _has_results(table, stored):
                 return table
     return None
@@ -286,7 +301,7 @@ def _finished(store: Store) -> list[RunSpec]:
 def _own_suites(store: Store, own: UserSupplied) -> Iterator[Suite]:
     """The user's own suites that stored runs were made for, as far as their files are there and can be read."""
     asked = [run.provenance.get("asked") for run in store.list()]
-    named = {(one["file"], one["suite"]) for one in asked if isinstance(one, dict) and one.get("file")}
+    named = {(file, one["suite"]) for one in asked if one and (file := one.get("file"))}
     later = {one for several in requests_of(store).values() for one in several if one.file}
     named |= {(_from_here(one.file), one.suite) for one in later}
     found: dict[Path, Suite] = {}
@@ -356,7 +371,7 @@ def one_table(part: Selection, store: Store, own: UserSupplied) -> Expansion:
     """
     if selects_nothing(part) and (last := latest(store, own)) is not None:
         return _with_extra_rows(last, store)
-    found = [_with_extra_rows(one, store) for one in with_results(part.but(methods=None), store, own)]
+    found = [_with_extra_rows(one, store) for one in with_results(part.but(methods=None, like=None), store, own)]
     _check_methods(found, part.methods)
     done = {run.spec.id for run in store.list() if run.failure is None}
     tables = [_of_methods(table, part.methods) for table in found]

@@ -125,7 +125,7 @@ def label(interval: Interval, margin: float) -> Label:
 
 def printed_sample(printed: Reference, spread: Spread) -> tuple[Sample, str]:
     """The paper's runs, and in words what of them makes the interval of a difference."""
-    n = spread.n.value if spread.n else 0
+    n = spread.n or 0
     if printed.spread is None:
         return Sample(printed.mean, None, n), "from our seeds alone, as the paper prints no ±"
     if not printed.spread:

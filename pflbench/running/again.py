@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pflbench.result import CLOSE, RunResult
+from pflbench.result import CLOSE, RunResult, Score
 from pflbench.spec import RunSpec
+from pflbench.store.header import Stored
 
 Moment = tuple[str, int, int]
 """Stage, round and fine-tuning step."""
 
 
-def apart(stored: RunResult, again: RunResult) -> str | None:
+def difference_text(stored: RunResult, again: RunResult) -> str | None:
     """Largest difference of mean accuracies at shared moments, in words, if it is more than `CLOSE`; else None.
 
-    A mean is over the clients that were scored then. Two results that share no moment are not held against each other.
+    A mean is over the clients that were scored then. Results without a shared moment do not differ.
     """
-    before, now = means(stored), means(again)
+    before, now = means(stored.scores), means(again.scores)
     shared = before.keys() & now.keys()
     if not shared:
         return None
@@ -46,15 +47,22 @@ def often_enough(provenance: Mapping[str, Any], spec: RunSpec, every: int | None
     return bool(was and every % was == 0)
 
 
+def state(run: Stored | None, spec: RunSpec, every: int | None) -> str:
+    """`missing`, `failed` or `done`; a finished run that was scored less often than requested is missing."""
+    if run is not None and run.failure is not None:
+        return "failed"
+    return "done" if run is not None and often_enough(run.provenance, spec, every) else "missing"
+
+
 def scored_rounds(spec: RunSpec, every: int | None) -> int:
     """Number of rounds after which a run is scored; `every`: the interval of those before its last ones."""
     last = min(spec.scoring.last, spec.rounds)
     return last + ((spec.rounds - last) // every if every else 0)
 
 
-def means(result: RunResult) -> Mapping[Moment, float]:
+def means(scores: Iterable[Score]) -> dict[Moment, float]:
     """The mean accuracy over clients in percent at each moment scored."""
-    found: dict[Moment, list[float]] = {}
-    for score in result.scores:
-        found.setdefault((score.stage, score.round, score.step), []).append(100 * score.accuracy)
-    return {moment: sum(values) / len(values) for moment, values in found.items()}
+    values: dict[Moment, list[float]] = {}
+    for score in scores:
+        values.setdefault((score.stage, score.round, score.step), []).append(100 * score.accuracy)
+    return {moment: sum(several) / len(several) for moment, several in values.items()}

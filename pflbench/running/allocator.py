@@ -1,4 +1,4 @@
-"""The memory allocator's settings: by default glibc gives large blocks back and asks for them anew every step."""
+"""The memory allocator's settings: by default glibc returns large blocks and requests them again every step."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def tune_allocator() -> bool:
         return False
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL("libc.so.6")
-        # The largest block kept: 1 GiB. The most that may lie free at the heap's end: just below 2 GiB, as an int.
-        kept = bool(libc.mallopt(_MMAP_THRESHOLD, 1 << 30)) and bool(libc.mallopt(_TRIM_THRESHOLD, (1 << 31) - 1))
-        if kept:
+        # Blocks below 1 GiB are reused. At most 2 GiB, the largest int, may lie free at the end of the heap.
+        is_set = bool(libc.mallopt(_MMAP_THRESHOLD, 1 << 30)) and bool(libc.mallopt(_TRIM_THRESHOLD, (1 << 31) - 1))
+        if is_set:
             libc.mallopt(_ARENA_MAX, 1)
             _ask_for_huge_pages(libc)
-        return kept
+        return is_set
     return False
 
 
 def tidy() -> None:
-    """Give back what loading has left: copies of the pool, which would stay with this process to its end."""
+    """Give back the memory that loading used: copies of the pool, which would stay with this process to its end."""
     trim()
     tune_allocator()  # what comes after the heap's new end is not of huge pages yet
 
@@ -72,7 +72,7 @@ def limited(limit: int | None, device: torch.device) -> Iterator[None]:
 
         soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
         # The system counts what could be written to, we what is: the allocator's reserves must not count.
-        wanted = limit + max(0, _status("VmData") - in_use(device))
+        wanted = limit + max(0, _status("VmData") - in_use())
         wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
         try:
@@ -84,31 +84,22 @@ def limited(limit: int | None, device: torch.device) -> Iterator[None]:
 
 
 def trim() -> None:
-    """Give memory that is freed, but kept for later, back to the system."""
+    """Give memory that is freed, but cached, back to the system."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
-def in_use(device: torch.device) -> int:
-    """Bytes in use now: allocated on a GPU, resident in this process on a CPU."""
-    if device.type == "cuda":
-        return torch.cuda.memory_allocated(device)
-    trim()  # what is freed but kept for later does not count
-    return _status("VmRSS") or peak(device)
+def in_use() -> int:
+    """Bytes of this process that are in memory now; 0 where the system does not say it."""
+    trim()  # what is freed but cached does not count
+    return _status("VmRSS")
 
 
 def peak(device: torch.device) -> int:
-    """The largest number of bytes in use since `reset_peak`, or since the start where that cannot be reset."""
+    """The largest number of bytes in use since `reset_peak`; 0 where the system does not say it."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    if most := _status("VmHWM"):
-        return most
-    try:
-        import resource
-    except ImportError:  # Windows
-        return 0
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024
+    return _status("VmHWM")
 
 
 def reset_peak(device: torch.device) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from pflbench import names
 from pflbench.data import content
@@ -26,6 +24,16 @@ from pflbench.spec import Named, RunSpec
 
 NOWHERE: names.Places = {}
 """Places of runs without user-supplied code."""
+
+
+def parts_of(spec: RunSpec) -> list[tuple[names.Kind, str, str | None]]:
+    """Kind, name and version of the method, dataset, partition and network of a run."""
+    return [
+        ("methods", spec.method.name, spec.method.version),
+        ("datasets", spec.dataset.name, spec.dataset.version),
+        ("partitions", spec.partition.name, spec.partition.version),
+        ("models", spec.model, spec.model_version),
+    ]
 
 
 def dataset(named: Named, places: names.Places = NOWHERE) -> Dataset:
@@ -63,8 +71,8 @@ def federation(spec: RunSpec, root: Path, places: names.Places = NOWHERE) -> Fed
     """
     data, division = dataset(spec.dataset, places), partition(spec.partition, places)
     seed = spec.seed if getattr(data, "seeded", True) else 0
-    where = tuple((key, place) for key, place in sorted(places.items()) if key.startswith("datasets"))
-    source = _source(spec.dataset.model_dump_json(), where, root, seed)
+    paths = tuple((key, path) for key, path in sorted(places.items()) if key.startswith("datasets"))
+    source = _source(spec.dataset.model_dump_json(), paths, root, seed)
     if spec.dataset.version is not None:
         check_source(source, data, spec.dataset.name)
     if content.has_content(data, spec.dataset):
@@ -107,56 +115,24 @@ def named_network(reference: str, shape: Shape, classes: int, version: str | Non
     Raises `UsageError` if it does not take images of this shape, or a user's code has changed since.
     """
     made = names.load(reference, version)
-    _check_takes(made, reference)
     try:
         network = module.seeded(made, shape, classes, 0, 0)
+        if module.is_module(network):
+            network = module.wrap(made, shape, classes, reference)
+        if names.is_users(reference) and isinstance(network, Network):
+            with torch.no_grad():
+                logits = network.logits([network.init(0)], torch.zeros(3, *shape))
+            if logits.shape != (3, classes):
+                expected = f"logits [rows, classes], for three images (3, {classes})"
+                raise UsageError(f"{reference}: forward() must return {expected}, not {tuple(logits.shape)}.")
     except UsageError:
         raise
     except Exception as error:
-        raise UsageError(f"{reference} makes no network of {shape} images: {error}") from error
-    if module.is_module(network):
-        try:
-            network = module.wrap(made, shape, classes, reference)
-        except UsageError:
-            raise
-        except Exception as error:
-            raise _forward_fails(error, reference) from error
+        write = f"Write `def {names.split_reference(reference)[1]}(shape, classes)`."
+        raise UsageError(f"{reference} makes no network of {shape} images: {one_line(error)}. {write}") from error
     if not isinstance(network, Network):
         raise UsageError(f"{reference} returns neither a pflbench.models.network.Network nor a torch.nn.Module.")
-    if names.is_users(reference):
-        _check_forward(network, shape, classes, reference)
     return network
-
-
-def _check_takes(made: Any, reference: str) -> None:
-    """Raise `UsageError` unless a network's reference is a function or class of (shape, classes)."""
-    name = names.split_reference(reference)[1]
-    must = f"write `def {name}(shape, classes)`, which returns the network of images of this shape"
-    if not callable(made) or isinstance(made, nn.Module):
-        raise UsageError(f"{reference} is a {type(made).__name__}, no function that makes a network: {must}.")
-    try:
-        taken = inspect.signature(made)
-    except ValueError:  # of code without a signature
-        return
-    try:
-        taken.bind((1, 1, 1), 1)
-    except TypeError as error:
-        raise UsageError(f"{reference} takes {taken}, not (shape, classes): {must}.") from error
-
-
-def _check_forward(network: Network, shape: tuple[int, ...], classes: int, reference: str) -> None:
-    """Raise `UsageError` unless a user's network makes logits of some images."""
-    with torch.no_grad():
-        try:
-            logits = network.logits([network.init(0)], torch.zeros(3, *shape))
-        except Exception as error:
-            raise _forward_fails(error, reference) from error
-    if not isinstance(logits, torch.Tensor) or logits.shape != (3, classes):
-        made = tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
-        raise UsageError(
-            f"forward() of the network {reference} must return logits [rows, classes], "
-            f"for three images (3, {classes}), not {made}."
-        )
 
 
 def _sums_to_one(network: Network) -> bool:
@@ -166,15 +142,11 @@ def _sums_to_one(network: Network) -> bool:
     return bool((made >= 0).all()) and torch.allclose(made.sum(1), torch.ones(3), atol=1e-4)
 
 
-def _forward_fails(error: Exception, reference: str) -> UsageError:
-    return UsageError(f"forward() of the network {reference} fails: {one_line(error)}")
-
-
 def method(spec: RunSpec, places: names.Places = NOWHERE) -> Method:
     """The method of a run. Raises `UsageError` if it cannot be made, or a user's file changed since the spec was."""
     reference = names.place("methods", spec.method.name, places)
-    own = names.is_reference(spec.method.name) and names.is_users(reference)
-    made = construct(reference, spec.method.hyper, spec.method.version if own else None)
+    is_users = names.is_reference(spec.method.name) and names.is_users(reference)
+    made = construct(reference, spec.method.hyper, spec.method.version if is_users else None)
     if "global" in spec.scoring.stages and spec.scoring.global_on == "test-set":
         _check_test_set(made, spec.method.name)
     return made
@@ -202,26 +174,24 @@ def construct(reference: str, hyper: Mapping[str, Any], version: str | None = No
 
 
 def check_all(specs: Iterable[tuple[RunSpec, names.Places]]) -> None:
-    """Build what the runs name, without their data; each spec comes with where the code is of what is the user's own.
+    """Build what the runs name, without their data, so that errors come before training.
 
-    Raises:
-        UsageError: Something cannot be built; better said before anything is trained.
+    `specs`: runs, each with the paths of its user-supplied code. Raises `UsageError` for what cannot be built.
     """
-    seen: set[str] = set()
-    for spec, places in specs:
-        named = spec.model_dump_json(include={"method", "dataset", "partition", "model", "model_version", "scoring"})
-        key = f"{named} {sorted(places.items())}"
-        if key not in seen:
-            seen.add(key)
-            own, plain = method(spec, places), network(spec, places)
-            if spec.model_version is not None and _sums_to_one(plain):
-                warnings.warn(
-                    f"The network {spec.model} returns probabilities, and the loss takes their softmax again: return "
-                    "logits, without a softmax at the end.",
-                    stacklevel=2,
-                )
-            own.network(plain)
-            partition(spec.partition, places)
+    included = {"method", "dataset", "partition", "model", "model_version", "scoring"}
+    distinct = {
+        f"{spec.model_dump_json(include=included)} {sorted(places.items())}": (spec, places) for spec, places in specs
+    }
+    for spec, places in distinct.values():
+        trainer, plain = method(spec, places), network(spec, places)
+        if spec.model_version is not None and _sums_to_one(plain):
+            warnings.warn(
+                f"The network {spec.model} returns probabilities, and the loss takes their softmax again: return "
+                "logits, without a softmax at the end.",
+                stacklevel=2,
+            )
+        trainer.network(plain)
+        partition(spec.partition, places)
 
 
 def check_data(specs: Iterable[tuple[RunSpec, names.Places]], root: Path) -> None:
@@ -232,14 +202,15 @@ def check_data(specs: Iterable[tuple[RunSpec, names.Places]], root: Path) -> Non
     Raises:
         PflbenchError: A file is damaged, or does not fit the dataset or the suite; better said before workers start.
     """
-    seen: set[str] = set()
-    for spec, places in specs:
-        if not any("." in option for option in places):
-            continue
-        told = spec.model_dump(mode="json", include={"clients", "training_clients", "query", "validation"})
-        bare = [one.model_copy(update={"content": None}).model_dump_json() for one in (spec.dataset, spec.partition)]
-        key = f"{told} {bare} {sorted(places.items())}"
-        if key not in seen:
-            seen.add(key)
-            federation(spec, root, places)
-    _latest.clear()  # workers have pools of their own
+    named = {"name", "options"}
+    included: dict[str, Any] = {"dataset": named, "partition": named} | dict.fromkeys(
+        ("clients", "training_clients", "query", "validation"), True
+    )
+    distinct = {
+        f"{spec.model_dump_json(include=included)} {sorted(places.items())}": (spec, places)
+        for spec, places in specs
+        if any("." in option for option in places)
+    }
+    for spec, places in distinct.values():
+        federation(spec, root, places)
+    _latest.clear()  # workers load their own pools

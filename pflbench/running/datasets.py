@@ -60,7 +60,9 @@ class DataCheck:
 def shown_by(suite: Suite, part: Selection, results: Path) -> str:
     """Sentence that names the command to see a suite that trains nothing; empty for a suite with runs."""
     if suite.document().statistics is not None:
-        table = command("report", part.but(suites=[suite.called], methods=None, overrides=None).options, results)
+        table = command(
+            "report", part.but(suites=[suite.called], methods=None, overrides=None, like=None).options, results
+        )
         return f"{suite.name} trains nothing: `{table}` prints its table."
     if not suite.document().row:
         plot = f"pflbench plot {shlex.quote(suite.called)} -o {suite.name}.png"
@@ -104,9 +106,9 @@ def to_count(suites: Iterable[Suite], part: Selection, results: Path) -> Iterato
     """The datasets of those of the suites that are statistics, each with what was counted of it earlier."""
     for suite in suites:
         if suite.document().statistics is not None:
-            for dataset in expand(suite, part.but(rows=None, methods=None, overrides=None)).counted:
-                there = [read_counts(results, run) for run in dataset.federations]
-                yield dataset, Counted(f"{suite.name} · {dataset.title}", None if None in there else there[0], True)
+            for dataset in expand(suite, part.but(rows=None, methods=None, overrides=None, like=None)).counted:
+                counts = [read_counts(results, run) for run in dataset.federations]
+                yield dataset, Counted(f"{suite.name} · {dataset.title}", None if None in counts else counts[0], True)
 
 
 def _count(dataset: CountedColumn, results: Path, root: Path) -> Counts:

@@ -1,23 +1,22 @@
-"""Events of a training, as objects whose text is one line for a person."""
+"""Events of a training: plain values, whose text is one line for a person."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-from pflbench.spec import RunSpec
 from pflbench.store.counts import Counts
+from pflbench.units import count
 
 if TYPE_CHECKING:
-    from pflbench.running.local import Progress, Waiting
-    from pflbench.running.task import Done, Task
+    from pflbench.running.job import Done, Job
 
 
 @dataclass(frozen=True)
 class Notice:
-    """Something to know before training or measuring begins. `lacking`: runs are left out for want of it."""
+    """Something to know before training or counting. `lacking`: runs are left out for want of it."""
 
     text: str
     lacking: bool = False
@@ -28,30 +27,50 @@ class Notice:
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """Training begins. `names`: what each run is called but for its seed, by its id; `where`: the device."""
+    """Training begins. `where`: the device."""
 
-    tasks: tuple[Task, ...]
-    names: Mapping[str, str]
+    jobs: Sequence[Job]
     where: str
 
-    @property
-    def specs(self) -> list[RunSpec]:
-        """All its runs."""
-        return [spec for task in self.tasks for spec in task.specs]
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        """Column and row of each run, by its id."""
+        return {spec.id: job.name for job in self.jobs for spec in job.specs}
 
     @cached_property
     def work(self) -> Mapping[str, float]:
-        """The cost of each run relative to the others, by its id; its rounds where that is unknown."""
-        from pflbench.running.estimate import relative_work
+        """Relative cost of each run, by its id."""
+        from pflbench.running.work import work_of
 
-        each = [(spec, task) for task in self.tasks for spec in task.specs]
-        known = relative_work(
-            {spec: task.reference for spec, task in each}, {spec.id: task.every for spec, task in each}
-        )
-        return known or {spec.id: spec.rounds for spec in self.specs}
+        return {spec.id: work_of(spec, job.code, job.every) for job in self.jobs for spec in job.specs}
 
     def __str__(self) -> str:
         return f"Running on {self.where}."
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A job has finished this number of rounds. `rounds`: None when it has just started."""
+
+    job: Job
+    rounds: int | None
+
+    def __str__(self) -> str:
+        if self.rounds is None:
+            return f"{self.job}: started"
+        return f"{self.job}: round {self.rounds} of {self.job.specs[0].rounds}"
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """All remaining `runs` are trained by others: `holders`, in words."""
+
+    runs: int
+    holders: tuple[str, ...]
+
+    def __str__(self) -> str:
+        by = f" ({', '.join(self.holders)})" if self.holders else ""
+        return f"Waiting for {count(self.runs, 'run')} that others train{by}."
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
+from pflbench.commands import option
 from pflbench.errors import UsageError
-from pflbench.spec import Precision
-from pflbench.units import Interval, Shard
+from pflbench.units import Interval, Shard, interval, pairs, parse_shard, size
 
 Redo = Literal["missing", "failed", "always"]
 Executor = Literal["local", "slurm", "ray"]
@@ -18,63 +17,64 @@ Executor = Literal["local", "slurm", "ray"]
 
 @dataclass(frozen=True)
 class Execution:
-    """Where and how to train.
+    """Where and how to train. Fields are the options of `pflbench run`, with their help.
 
     Attributes:
-        device: `auto` (the first GPU, else the CPU), `cpu`, `cuda` or `cuda:0`, or several GPUs: `cuda:0,cuda:1`.
-        jobs: Processor cores to use, one run on each; a last run's clients share them. None: all; one for each GPU.
-        memory_limit: Bytes that one process may hold on the device. None: all there are.
-        deterministic: Only algorithms that give the same bits every time.
-        fresh: Train also runs that came with pflbench and that the results folder has no other copy of.
-        redo: What is trained besides runs without a result: nothing (`missing`), what failed before (`failed`), or
-            everything (`always`).
-        evaluate_every: Score after every so many rounds, too.
-        checkpoint_every: How often a run under way is written down, so that it can be gone on with. None: never.
-        keep_models: Whether the global and personalized models that the last scores are of are kept beside the results
-            (`pflbench.load_models` reads them). A finished run is trained again for them only with `redo="always"`,
-            and its result stays: where the scores are not the same to the last bit, no models are kept.
-        follow: A file to which every round of every run adds a line of JSON, or `tensorboard:FOLDER`. None: none.
-        fail_fast: Start nothing more after a run that fails.
-        unchecked: Train methods of the user's own that were not held against the contract; every report says so.
-        data_dir: Where the datasets are. None: the data root.
-        shard: Only this part of what is asked for, the same on every machine whatever is stored. None: everything.
-        wait: Whether to wait for what others train, and take it over if they die.
-        executor: Who trains: this process and those that it starts (`local`), jobs of a Slurm cluster (`slurm`), or
-            actors of a Ray cluster (`ray`).
-        slots: How many jobs or actors train at a time. None: Slurm: 8; Ray: as many as the cluster has room for.
-        gpus_per_task: GPUs, or of Ray the share of one, for each of them. None: none.
-        slurm_partition: Where Slurm jobs run. None: the cluster's default.
-        slurm: What else they are submitted with, by submitit's names: time (minutes), account, mem, constraint, ….
-        ray_address: Of the Ray cluster; None: one on this machine, for this command only.
+        memory_limit: Bytes that one process may use on the device. None: no limit.
+        keep_models: Keep the global and personalized models of the last scores (`pflbench.load_models` reads them). A
+            finished run is trained again for them only with `redo="always"`, which replaces its result.
+        checkpoint_every: None: a stopped run starts from round 0 again.
+        data_dir: Folder of the datasets. None: the data root.
+        shard: The same part on every machine, whatever is stored. None: everything.
+        slurm: Settings by submitit's names.
+        results: The results folder; `run` sets it.
+        stacked: Train stacks of clients and seeds instead of one client after the other. None: on GPUs.
 
     Raises:
-        UsageError: A value is none of those that there are.
+        UsageError: A value is unknown, or goes with another executor.
     """
 
-    device: str = "auto"
-    jobs: int | None = None
-    memory_limit: int | None = None
-    deterministic: bool = False
-    fresh: bool = False
-    redo: Redo = "missing"
-    evaluate_every: int | None = None
-    checkpoint_every: Interval | None = None
-    keep_models: bool = False
-    follow: str | Path | None = None
-    fail_fast: bool = False
-    unchecked: bool = False
+    device: str = option("auto", "auto (default), cpu, cuda, or cuda:0,cuda:1.")
+    jobs: int | None = option(
+        None,
+        "Cores, one run on each; the last run's clients share them (default: all; 1 a GPU).",
+        *("--jobs", "-j"),
+        min=1,
+    )
+    memory_limit: int | None = option(None, "Memory of one process: 16GB (GPU default: all).", read=size)
+    deterministic: bool = option(False, "Bitwise reproducible algorithms; slower on a GPU.")
+    fresh: bool = option(False, "Train also what came with pflbench as a finished run.")
+    redo: Redo = option("missing", "missing (default), failed (these too), or always.")
+    evaluate_every: int | None = option(None, "Score every N rounds, not only at the end.", min=1)
+    checkpoint_every: Interval | None = option(
+        None, "Write a checkpoint every N rounds (50) or every interval (10m).", read=interval
+    )
+    keep_models: bool = option(False, "Keep the last scored models in results/models/.")
+    follow: str | Path | None = option(None, "File that gets a line of JSON per round, or tensorboard:FOLDER.")
+    fail_fast: bool = option(False, "Start nothing more after a run that fails.")
+    unchecked: bool = option(
+        False, "Train user-supplied methods without holding them against the contract; every report says so."
+    )
     data_dir: str | Path | None = None
-    shard: Shard | None = None
-    wait: bool = True
-    executor: Executor = "local"
-    slots: int | None = None
-    gpus_per_task: float | None = None
-    slurm_partition: str | None = None
-    slurm: Mapping[str, str] = field(default_factory=dict)
-    ray_address: str | None = None
+    shard: Shard | None = option(None, "Only part K/N of the runs, alike everywhere: 1/3.", read=parse_shard)
+    wait: bool = option(
+        True, "Wait for runs that others train (default), and take them over if these die.", "--wait/--no-wait"
+    )
+    executor: Executor = option("local", "local (default), slurm (jobs), or ray (tasks).")
+    slots: int | None = option(None, "Slurm jobs (8) or Ray tasks (all fitting).", min=1)
+    gpus_per_task: float | None = option(None, "GPUs of a Slurm job or Ray task (Ray: or 0.5).", min=0.0)
+    slurm_partition: str | None = option(None, "Partition where Slurm jobs run.")
+    slurm: Mapping[str, str] = option({}, "More options of Slurm jobs: time=240 (minutes), account=…", read=pairs)
+    ray_address: str | None = option(None, "Ray cluster's address, auto (default: a new one).")
+    results: Path = Path("results")
+    stacked: bool | None = None
 
     def __post_init__(self) -> None:
         """Reject unknown values, and what belongs to another executor."""
+        if self.follow:
+            from pflbench.running.follow import destination
+
+            destination(str(self.follow))
         if self.redo not in get_args(Redo):
             raise UsageError(f"Unknown --redo {self.redo!r}; known: {', '.join(get_args(Redo))}.")
         if self.executor not in get_args(Executor):
@@ -83,37 +83,30 @@ class Execution:
             number = getattr(self, name)
             if number is not None and not (isinstance(number, int) and number >= 1):
                 raise UsageError(f"`{name}` is {number!r}; expected a whole number from 1.")
-        theirs = {
-            "--slots": (self.slots, ("slurm", "ray")),
-            "--gpus-per-task": (self.gpus_per_task, ("slurm", "ray")),
-            "--slurm-partition": (self.slurm_partition, ("slurm",)),
-            "--slurm": (self.slurm, ("slurm",)),
-            "--ray-address": (self.ray_address, ("ray",)),
-            "--follow": (self.follow, ("local", "slurm")),
-            "--keep-models": (self.keep_models, ("local", "slurm")),
+        executors = {
+            "slots": ("slurm", "ray"),
+            "gpus_per_task": ("slurm", "ray"),
+            "slurm_partition": ("slurm",),
+            "slurm": ("slurm",),
+            "ray_address": ("ray",),
         }
-        for option, (value, executors) in theirs.items():
-            if value and self.executor not in executors:
-                raise UsageError(f"{option} goes with --executor {' or '.join(executors)}.")
+        for name, takers in executors.items():
+            if getattr(self, name) and self.executor not in takers:
+                raise UsageError(f"--{name.replace('_', '-')} goes with --executor {' or '.join(takers)}.")
 
-    def check(self, precision: Precision | None) -> None:
-        """Check that the devices exist here and have the precision, and that `follow` can be. Raises `UsageError`."""
-        if self.follow:
-            from pflbench.running import follow
-
-            follow.check(str(self.follow))
-        if self.executor != "local":
-            return  # whose machines may have others
-        if self.device != "auto" or precision == "tf32":
-            for device in choose_devices(self.device):
-                if precision == "tf32":
-                    check_on_device(precision, device)
+    @property
+    def client_map(self) -> Literal["loop", "vectorized"]:
+        """Way in which several clients are trained (`engine.client_map`)."""
+        stacked = self.device.startswith("cuda") if self.stacked is None else self.stacked
+        return "vectorized" if stacked else "loop"
 
 
 def choose_devices(names: str) -> list[str]:
-    """The devices of a list with commas. Raises `UsageError` for one that is not there, or a CPU among several."""
+    """The devices of a list with commas. Raises `UsageError` for a missing one, or a CPU among several."""
     devices = [choose_device(name.strip()) for name in names.split(",")]
-    if len(devices) > 1 and (any(not name.startswith("cuda") for name in devices) or len(set(devices)) < len(devices)):
+    if len(devices) > 1 and not (
+        all(name.startswith("cuda") for name in devices) and len(set(devices)) == len(devices)
+    ):
         raise UsageError(f"--device {names}: several devices are several GPUs, each named once: cuda:0,cuda:1.")
     return devices
 
@@ -130,31 +123,10 @@ def choose_device(name: str) -> str:
         return "cuda:0" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
-    except RuntimeError as error:
-        raise UsageError(f"Unknown device {name!r}; known: auto, cpu, cuda, cuda:0, …") from error
+    except RuntimeError:
+        device = torch.device("meta")
     if device.type not in ("cpu", "cuda"):
-        raise UsageError(f"Device {name!r} is not supported; known: auto, cpu, cuda, cuda:0, …")
+        raise UsageError(f"Unknown device {name!r}; known: auto, cpu, cuda, cuda:0, …")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UsageError(f"There is no device {name!r}; this machine has {torch.cuda.device_count()} CUDA devices.")
     return f"cuda:{device.index or 0}" if device.type == "cuda" else name
-
-
-def check_on_device(precision: Precision, device: str) -> None:
-    """Warn of a precision that is slow on this device.
-
-    Raises:
-        UsageError: The device does not have it.
-    """
-    from pflbench.running.provenance import bf16_rate, has_bf16
-
-    if precision == "tf32" and not device.startswith("cuda"):
-        raise UsageError("--precision tf32 needs a GPU; on a CPU there are fp32, bf16 and fp64.")
-    if precision != "bf16" or device != "cpu":
-        return
-    if not has_bf16():
-        warnings.warn("this processor has no bf16 instructions, so --precision bf16 is slower than fp32.", stacklevel=2)
-    elif (rate := bf16_rate()) < 1:
-        warnings.warn(
-            f"this processor multiplies in bf16 {rate:.1f} times as fast as in fp32, so --precision bf16 is slower.",
-            stacklevel=2,
-        )

@@ -11,19 +11,20 @@ from pathlib import Path
 
 import numpy as np
 
+from pflbench import names
 from pflbench.data.federation import Federation
 from pflbench.data.root import data_root
 from pflbench.errors import PflbenchError, UsageError
-from pflbench.names import Places, place
+from pflbench.names import Places
 from pflbench.report.figures.make import draw_classes
 from pflbench.report.figures.panels import Drawing
 from pflbench.report.holdings import FederationSummary, Holdings, Ints, Numbers, Overlaps
 from pflbench.selection import Selection
 from pflbench.spec import Named, RunSpec
+from pflbench.suite.columns import every_column
 from pflbench.suite.document import Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.figure import Classes
-from pflbench.suite.layers import every_column
 from pflbench.suite.load import loaded
 
 
@@ -53,11 +54,11 @@ def look(
     """
     from pflbench.running import build  # which imports torch
 
-    (found,) = loaded([suite], data_dir)
+    (content,) = loaded([suite], data_dir)
     part = Selection(suites=(suite,), columns=(column,), profile=profile or "paper")
-    table = expand(found, part.but(seeds=None if seed is None else [seed]))
+    table = expand(content, part.but(seeds=None if seed is None else [seed]))
     if not table.cells:
-        raise UsageError(f"{found.name} trains nothing in the column {column}: it has no rows.")
+        raise UsageError(f"{content.name} trains nothing in the column {column}: it has no rows.")
     cell = table.cells[0]
     spec = cell.runs[0]
     federation = build.federation(spec, data_root(data_dir), table.locations.get(spec.id, {}))
@@ -92,7 +93,7 @@ def holdings(federation: Federation, spec: RunSpec, title: str) -> Holdings:
         kinds = np.array([len(np.unique(kind[rows])) for rows in federation.support])
     return Holdings(
         title=title,
-        settings=f"Dataset {_told(spec.dataset)}; partition {_told(spec.partition)}; query = {spec.query!r}.",
+        settings=f"Dataset {_text(spec.dataset)}; partition {_text(spec.partition)}; query = {spec.query!r}.",
         support=_per_class(federation, federation.support),
         query=_per_class(federation, federation.query),
         kinds=kinds,
@@ -133,7 +134,7 @@ def summarize_federation(run: RunSpec, root: Path, places: Places) -> Federation
             return " ".join(str(error).split())
     parameters = None
     with contextlib.suppress(PflbenchError):  # the method or the network is nowhere to be found
-        method = build.construct(place("methods", run.method.name, places), run.method.hyper)
+        method = build.construct(names.place("methods", run.method.name, places), run.method.hyper)
         parameters = len(method.network(build.network(run, places)).init(run.seed))
     training = np.flatnonzero(federation.training)
     others = np.flatnonzero(~federation.training)
@@ -152,16 +153,16 @@ def summarize_federation(run: RunSpec, root: Path, places: Places) -> Federation
     )
 
 
-def _per_class(federation: Federation, held: tuple[Ints, ...]) -> Ints:
-    counted = [np.bincount(federation.labels[rows], minlength=federation.classes) for rows in held]
+def _per_class(federation: Federation, rows_of: tuple[Ints, ...]) -> Ints:
+    counted = [np.bincount(federation.labels[rows], minlength=federation.classes) for rows in rows_of]
     return np.array(counted, dtype=np.int64)
 
 
-def _told(named: Named) -> str:
+def _text(named: Named) -> str:
     """A dataset or partition with its options."""
     options = ", ".join(f"{key}={value!r}" for key, value in named.options.items())
     return f"{named.name}({options})" if options else named.name
 
 
-def _numbers(found: Sequence[int]) -> Numbers:
-    return Numbers(min(found), float(np.median(found)), max(found))
+def _numbers(values: Sequence[int]) -> Numbers:
+    return Numbers(min(values), float(np.median(values)), max(values))

@@ -1,7 +1,4 @@
-"""Run tasks on this machine: in this process, or in single-threaded worker processes, one task at a time each.
-
-Of a worker that dies (killed, out of memory) the task is tried once more, by another; the parent's death ends them all.
-"""
+"""Training on this machine: in this process, or in single-threaded worker processes that end with it."""
 
 from __future__ import annotations
 
@@ -9,261 +6,185 @@ import contextlib
 import multiprocessing
 import os
 import threading
-import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from multiprocessing.sharedctypes import Synchronized
 from typing import Any
 
+from pflbench.errors import PflbenchError, UsageError
 from pflbench.running import stopping
-from pflbench.running.allocator import tune_allocator
+from pflbench.running.events import OnEvent, Progress, Training, Waiting
+from pflbench.running.execution import Execution, choose_devices
+from pflbench.running.job import Done, Job
 from pflbench.running.process import cause_of_death, serving
-from pflbench.running.sharing import Shared
-from pflbench.running.task import Done, Environment, Task, run_task
-from pflbench.store import leases
+from pflbench.running.provenance import device_name
+from pflbench.running.worker import Board, Outcomes, longest_first, work
+from pflbench.spec import RunSpec
+from pflbench.store.leases import Leases
 from pflbench.units import count
-
-ROUND_INTERVAL = 0.2  # seconds between two progress messages of one worker
-
-
-@dataclass(frozen=True)
-class Progress:
-    """A task moved: so many rounds are finished. `rounds` is None when it has just started."""
-
-    task: Task
-    rounds: int | None
-
-    def __str__(self) -> str:
-        if self.rounds is None:
-            return f"{self.task}: started"
-        return f"{self.task}: round {self.rounds} of {self.task.specs[0].rounds}"
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """All `runs` that are left are trained by others: `holders`, in words."""
-
-    runs: int
-    holders: tuple[str, ...]
-
-    def __str__(self) -> str:
-        by = f" ({', '.join(self.holders)})" if self.holders else ""
-        return f"Waiting for {count(self.runs, 'run')} that others train{by}."
-
-
-OnEvent = Callable[["Progress | Waiting | Done"], None]
 
 
 def cores() -> int:
-    """Processor cores this process may use."""
+    """Number of processor cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def execute(
-    tasks: Sequence[Task] | Shared,
-    env: Environment,
-    *,
-    jobs: int,
-    on_event: OnEvent,
-    fail_fast: bool = False,
-    waits: bool = True,
-    devices: Sequence[str] = (),
-) -> list[Done]:
-    """Run all tasks on `jobs` cores; every finished run is in the store before its `Done` is reported.
+def train(jobs: Sequence[Job], execution: Execution, on_event: OnEvent) -> list[Done]:
+    """Train jobs on the devices of this machine: single runs on a CPU, all seeds of a cell together on a GPU.
 
-    Each core takes a task; once fewer tasks than cores are left, they share the cores for several clients at a time.
-    Of tasks that are shared with other processes, those are taken that no other has, and then the others awaited,
-    unless `waits` is False. With several `devices` the processes are dealt to them in turn.
-
-    No further task starts once results cannot be written, or with `fail_fast` after the first run that is not done, or
-    when an end was asked for (`stopping`).
-    KeyboardInterrupt passes through after the workers were stopped. What a worker warns of is warned of here.
+    Raises:
+        UsageError: A device or its precision is missing.
+        StoreError: The results folder cannot be read or written.
+        KeyboardInterrupt: Passes through; finished runs are stored.
     """
-    shared = tasks if isinstance(tasks, Shared) else Shared(tasks)
-    dones: list[Done] = []
+    devices = choose_devices(execution.device)
+    on_gpu = devices[0].startswith("cuda")
+    if not on_gpu and any(job.specs[0].precision == "tf32" for job in jobs):
+        raise UsageError("--precision tf32 needs a GPU; on a CPU there are fp32, bf16 and fp64.")
+    number = execution.jobs or (len(devices) if on_gpu else cores())
+    execution = replace(execution, device=devices[0], jobs=number)
+    if execution.client_map == "vectorized":
+        jobs = stacks(jobs)
+    with_cores = "" if on_gpu else f", {count(number, 'core')}"
+    training = Training(jobs, f"{', '.join(devices)} ({device_name(devices[0])}{with_cores})")
+    on_event(training)
+    return execute(longest_first(jobs, training.work), execution, on_event, devices)
 
-    def on_done(done: Done) -> None:
-        dones.append(done)
-        on_event(done)
 
-    shared.on_done = on_done
-    envs = [replace(env, device=device) for device in devices] or [env]
-    if jobs <= 1 or len(shared.waiting) <= 1:
-        _in_process(shared, dones, envs[0], jobs, on_event, fail_fast, waits)
+def stacks(jobs: Iterable[Job]) -> list[Job]:
+    """Join jobs whose runs differ by seed only."""
+    groups: dict[tuple[str, int | None], list[Job]] = {}
+    for job in jobs:
+        groups.setdefault((job.specs[0].group(), job.every), []).append(job)
+    return [
+        replace(
+            several[0],
+            specs=tuple(spec for job in several for spec in job.specs),
+            requests={id: requests for job in several for id, requests in job.requests.items()},
+            stored={id: finished for job in several for id, finished in job.stored.items()},
+        )
+        for several in groups.values()
+    ]
+
+
+def execute(jobs: Sequence[Job], execution: Execution, on_event: OnEvent, devices: Sequence[str] = ()) -> list[Done]:
+    """Train jobs in their order on `execution.jobs` cores; a finished run is in the store before its `Done` is heard.
+
+    Several cores are for as many worker processes; once fewer train, each run uses several cores for its clients. Of
+    several `devices` each worker sees one, in turn. Warnings of workers are repeated here.
+    """
+    parent = _Parent(jobs, execution, on_event, devices)
+    number = min(execution.jobs or 1, len(jobs))
+    if number <= 1:
+        work(jobs, execution, partial(parent.hear, None), parent.board)
     else:
-        _Pool(shared, dones, envs, jobs, on_event, fail_fast, waits).run()
-    return dones
+        parent.serve(number)
+    return parent.dones
 
 
-def _in_process(
-    shared: Shared,
-    dones: list[Done],
-    env: Environment,
-    jobs: int,
-    on_event: OnEvent,
-    fail_fast: bool,
-    waits: bool,
-) -> None:
-    tune_allocator()
-    says = _Says(on_event)
-    while shared.waiting and not is_over(dones, fail_fast):
-        task = shared.take()
-        if task is None:
-            if not waits:
-                return
-            says.waiting(shared)
-            continue
-        says.trains(task)
-        throttle = Throttle(lambda n, task=task: on_event(Progress(task, n)))  # type: ignore[misc]
-        for done in run_task(task, env, throttle, lambda: jobs):
-            shared.on_done(done)
-        shared.release(task)
-
-
-class _Says:
-    """Tells what starts, and in one line that all that is left is others'."""
-
-    def __init__(self, on_event: OnEvent):
-        self.on_event, self.told = on_event, False
-
-    def trains(self, task: Task) -> None:
-        self.told = False
-        self.on_event(Progress(task, None))
-
-    def waiting(self, shared: Shared, wait: Callable[[float], object] = time.sleep) -> None:
-        """Wait for a while, if there is something to wait for."""
-        if shared.waiting:
-            if not self.told:
-                self.on_event(Waiting(shared.runs, tuple(shared.holders())))
-            self.told = True
-            wait(leases.PACE.poll)
-
-
-def is_over(dones: list[Done], fail_fast: bool) -> bool:
-    """True if nothing more is to start."""
-    return stopping.end_requested() or any(d.fatal or (fail_fast and d.status != "done") for d in dones)
-
-
-class Throttle:
-    """Passes on at most one round number per interval; called with each."""
-
-    def __init__(self, send: Callable[[int], None]):
-        self.send, self.last = send, 0.0
-
-    def __call__(self, rounds: int) -> None:
-        """Pass it on, or not."""
-        now = time.monotonic()
-        if now - self.last >= ROUND_INTERVAL:
-            self.last = now
-            self.send(rounds)
-
-
-@dataclass
+@dataclass(eq=False)
 class _Worker:
     slot: int
     process: BaseProcess
     pipe: Connection
-    task: Task | None = None
+    job: Job | None = None
 
 
-class _Pool:
-    def __init__(
-        self,
-        shared: Shared,
-        dones: list[Done],
-        envs: Sequence[Environment],
-        jobs: int,
-        on_event: OnEvent,
-        fail_fast: bool,
-        waits: bool,
-    ):
-        self.shared, self.dones, self.envs, self.jobs = shared, dones, envs, jobs
-        self.on_event, self.fail_fast, self.waits, self.says = on_event, fail_fast, waits, _Says(on_event)
-        self.died: dict[Task, int] = {}
-        """Tasks whose worker died, and in which slot it was."""
-        self.lanes = multiprocessing.get_context("spawn").Value("i", 1)
-        """Cores for each task; workers read it before every round."""
+class _Parent:
+    """Hears workers, reports each run once, and starts a dead worker again."""
 
-    def run(self) -> None:
-        with contextlib.ExitStack() as self.running:
-            self._serve([self._start(slot) for slot in range(min(self.jobs, len(self.shared.waiting)))])
+    def __init__(self, jobs: Sequence[Job], execution: Execution, on_event: OnEvent, devices: Sequence[str]) -> None:
+        self.jobs, self.execution, self.on_event, self.devices = jobs, execution, on_event, devices
+        self.board: Board = multiprocessing.get_context("spawn").RawValue(Board)
+        self.outcomes = Outcomes(execution)
+        self.dones: list[Done] = []
+        self.unreported = {spec.id: spec for job in jobs for spec in job.specs}
+        self.workers: list[_Worker] = []
 
-    def _serve(self, workers: list[_Worker]) -> None:
-        while True:
-            self._hand_out(workers)
-            busy = {w.pipe: w for w in workers if w.task is not None}
-            if not busy and (not self.shared.waiting or not self.waits):
-                return
-            if not busy:
-                self.says.waiting(self.shared)
-                continue
-            self.lanes.value = max(1, self.jobs // len(busy))
-            # Where others have what is left, it is looked at again: they may have died.
-            idle = self.shared.waiting and len(busy) < len(workers)
-            for pipe in wait(list(busy), leases.PACE.poll if idle else None):
-                self._hear(busy[pipe], workers)  # type: ignore[index]
+    def hear(self, worker: _Worker | None, message: object) -> None:
+        """Pass a worker's message on. `worker`: None for this process. Raises the error that ended the worker."""
+        if isinstance(message, PflbenchError):
+            raise message
+        if isinstance(message, str):
+            warnings.warn(message, stacklevel=2)
+        elif isinstance(message, Done):
+            if not message.elsewhere or not self._is_siblings(worker, message.spec):
+                self._report(message)  # else the sibling's message is, which has its scores
+        elif isinstance(message, Progress | Waiting):
+            if worker is not None:
+                worker.job = message.job if isinstance(message, Progress) else None
+            if isinstance(message, Progress) or (self.execution.wait and not any(one.job for one in self.workers)):
+                self.on_event(message)
 
-    def _hand_out(self, workers: list[_Worker]) -> None:
-        """A task for each idle worker, as far as there are any to be had."""
-        to_be_had = True
-        for worker in workers:
-            if is_over(self.dones, self.fail_fast):
-                self.shared.give_up()
-            if worker.task is not None:
-                continue
-            worker.task = self._once_more(worker) or (self.shared.take() if to_be_had else None)
-            if worker.task is None:
-                to_be_had = False
-                continue
-            with contextlib.suppress(OSError):  # dead already: heard of below, like any other death
-                worker.pipe.send(worker.task)
-            self.says.trains(worker.task)
+    def _is_siblings(self, worker: _Worker | None, spec: RunSpec) -> bool:
+        """True if another worker than this one trains a run."""
+        return any(one.job and spec in one.job.specs for one in self.workers if one is not worker)
 
-    def _once_more(self, worker: _Worker) -> Task | None:
-        """A task whose first worker died in another slot: that one's device may be the cause."""
-        task = next((task for task in self.shared.again if self.died[task] != worker.slot), None)
-        if task is not None:
-            self.shared.again.remove(task)
-        return task
+    def _report(self, done: Done) -> None:
+        if self.unreported.pop(done.spec.id, None) is None:
+            return
+        self.dones.append(done)
+        self.on_event(done)
+        if done.fatal or (self.execution.fail_fast and done.status != "done"):
+            self.board.halted = 1
 
-    def _hear(self, worker: _Worker, workers: list[_Worker]) -> None:
-        assert worker.task is not None
+    def serve(self, number: int) -> None:
+        """Run worker processes until all runs are reported, or all workers have ended."""
+        # Leases of killed workers are given back after the workers have ended.
+        with Leases(self.execution.results), contextlib.ExitStack() as self.running:
+            self.workers = [self._start(slot) for slot in range(number)]
+            while self.workers and self.unreported:
+                readable = wait([worker.pipe for worker in self.workers])
+                for worker in [one for one in self.workers if one.pipe in readable]:
+                    self._read(worker)
+                self.board.busy = sum(worker.job is not None for worker in self.workers)
+
+    def _read(self, worker: _Worker) -> None:
         try:
-            message = worker.pipe.recv()
+            while worker.pipe.poll():
+                self.hear(worker, worker.pipe.recv())
         except (EOFError, OSError):
             worker.process.join()
-            reason = cause_of_death(worker.process.exitcode or 0)
-            workers[workers.index(worker)] = self._start(worker.slot)
-            if worker.task not in self.died and not stopping.end_requested():
-                self.died[worker.task] = worker.slot
-                self.shared.again.append(worker.task)
-                warnings.warn(f"{worker.task}: {reason} It is tried once more.", stacklevel=2)
-                return
-            message = [Done(spec, "error", reason) for spec in worker.task.specs]
-        if isinstance(message, int):
-            self.on_event(Progress(worker.task, message))
-        elif isinstance(message, str):
-            warnings.warn(message, stacklevel=2)
-        else:
-            for done in message:
-                self.shared.on_done(done)
-            self.shared.release(worker.task)
-            worker.task = None
+            self.workers.remove(worker)
+            self.board.alive -= 1
+            if worker.job is not None or worker.process.exitcode:
+                self._bury(worker)
+
+    def _bury(self, worker: _Worker) -> None:
+        """Count the attempt of a worker that died, and start another one in its slot, unless it trained nothing."""
+        job, reason = worker.job, cause_of_death(worker.process.exitcode or 0)
+        for one in [job.of([spec]) for spec in job.specs] if job else []:
+            done = Done(one.specs[0], "error", reason)
+            if done.spec.id in self.unreported and self.outcomes.conclude(one, done):
+                self._report(done)
+        if stopping.end_requested():
+            return
+        if job is not None:
+            self.workers.append(self._start(worker.slot))
+        elif not self.workers:
+            for spec in tuple(self.unreported.values()):
+                self._report(Done(spec, "error", reason))
 
     def _start(self, slot: int) -> _Worker:
-        env = self.envs[slot % len(self.envs)]
-        pipe, process = self.running.enter_context(serving(_serve_tasks, env, self.lanes, stopping.flag()))
+        device = self.devices[slot % len(self.devices)] if len(self.devices) > 1 else ""
+        arguments = (self.jobs, self.execution, self.board, stopping.flag(), device)
+        pipe, process = self.running.enter_context(serving(serve, *arguments))
+        self.board.alive += 1
         return _Worker(slot, process, pipe)
 
 
-def _serve_tasks(pipe: Connection, env: Environment, lanes: Synchronized[int], stop: Any) -> None:
-    """Loop of a worker: receive a task, send round numbers and warnings, send the list of `Done`."""
-    tune_allocator()
+def serve(
+    pipe: Connection, jobs: Sequence[Job], execution: Execution, board: Board, stop: Any, device: str = ""
+) -> None:
+    """Work in a worker process, and send what it says and warns of. `device`: the only GPU that it sees."""
+    if device:
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible(device)
+        execution = replace(execution, device="cuda:0")
     stopping.heed(stop)
     one_at_a_time = threading.Lock()  # any thread may warn
 
@@ -275,7 +196,13 @@ def _serve_tasks(pipe: Connection, env: Environment, lanes: Synchronized[int], s
             os._exit(1)
 
     warnings.showwarning = lambda message, *_, **__: send(str(message))
-    with contextlib.suppress(EOFError, OSError):
-        while True:
-            task: Task = pipe.recv()
-            send(run_task(task, env, Throttle(send), lambda: lanes.value))
+    try:
+        work(jobs, execution, send, board)
+    except PflbenchError as error:
+        send(error)
+
+
+def visible(device: str) -> str:
+    """Name of a GPU for `CUDA_VISIBLE_DEVICES`; `device` counts among those that are visible here."""
+    index, names = device.partition(":")[2], os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    return names.split(",")[int(index)] if names else index

@@ -1,26 +1,21 @@
-"""Plan of a training: the time that missing runs take, by measurements and finished runs. Trains nothing."""
+"""Plan of a training: missing runs and their time, by finished runs. Trains nothing."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from statistics import median
 from typing import NamedTuple
 
-from rich import box
-from rich import table as grid
+from tabulate import tabulate
 
-from pflbench import names
-from pflbench.console import Console
-from pflbench.errors import UsageError
 from pflbench.names import Places
 from pflbench.result import core_seconds
-from pflbench.running.again import often_enough, scored_rounds
+from pflbench.running.again import state
 from pflbench.running.datasets import DataCheck, shown_by, to_count
-from pflbench.running.events import Notice, OnEvent, unheard
-from pflbench.running.machine import processor, seconds_per_example, trial_key, trials
+from pflbench.running.machine import processor, product_seconds
 from pflbench.running.shards import in_shard
 from pflbench.selection import Selection
 from pflbench.spec import RunSpec
@@ -28,17 +23,14 @@ from pflbench.store import ShownStore, Stored
 from pflbench.store.shipped import came_with_pflbench
 from pflbench.suite.cells import Expansion
 from pflbench.suite.document import Suite
-from pflbench.suite.expand import Part, parts
+from pflbench.suite.expand import expand
 from pflbench.units import Shard, count, duration
 
 LONG_ENOUGH = 4
-"""A finished run speaks for runs of at most so many times its rounds."""
+"""A finished run gives the time of runs of at most this many times its rounds."""
 BYTES_PER_RUN = 21_000  # a stored run of 20 clients × 51 points, measured
-MEASURED, RUNS, ELSEWHERE = "measured", "runs", "another machine"
-"""Sources of a time: measurements and finished runs on this machine, finished runs of another one."""
-WIDTH = 100
-"""Of a plan as text, in characters."""
-NOT_MEASURED = "Unknown times can be measured: leave out --no-measure (in Python, measure=False)."
+SOURCES = ("runs", "scaled", "unscaled")
+"""Sources of a time: finished runs on this processor; on another one, scaled by one matrix product, or without one."""
 
 
 class Estimate(NamedTuple):
@@ -49,84 +41,52 @@ class Estimate(NamedTuple):
 
 
 class Line(NamedTuple):
-    """The runs of a row in a column: every run's state in the store, and what each of the missing ones takes.
-
-    `missing`: None where the time is unknown. `lacks`: why they cannot be trained, a sentence for each thing that is
-    not in the data root.
-    """
+    """The runs of a row in a column: the state of each, and the time of each missing one (None: unknown)."""
 
     column: str
     label: str
     rounds: int
     states: Sequence[str]
-    missing: Mapping[RunSpec, Estimate | None]
-    lacks: tuple[str, ...]
-
-    @property
-    def unknown(self) -> list[RunSpec]:
-        """The missing runs whose time is unknown."""
-        return [spec for spec, known in self.missing.items() if known is None]
+    missing: Sequence[Estimate | None]
 
     @property
     def known(self) -> list[Estimate]:
-        """The estimates of the other missing runs."""
-        return [one for one in self.missing.values() if one]
+        """The known times."""
+        return [one for one in self.missing if one]
 
     @property
-    def time(self) -> str:
-        """Time that its missing runs take together; empty if there are none."""
-        return "unknown" if self.unknown else duration(_total(self.known)) if self.missing else ""
-
-    @property
-    def sources(self) -> str:
-        """Sources of their times, separated by commas."""
-        return ", ".join(sorted({one.source for one in self.known}))
+    def entries(self) -> dict[str, str]:
+        """The line of the printed table, by heading."""
+        done, failed = self.states.count("done"), self.states.count("failed")
+        time = duration(sum(one.seconds for one in self.known)) if len(self.known) == len(self.missing) else "unknown"
+        return {
+            **{"column": self.column, "method": self.label, "runs": str(len(self.states)), "done": str(done)},
+            **{"failed": str(failed), "rounds": str(self.rounds), "time": time if self.missing else ""},
+            "source": ", ".join(sorted({one.source for one in self.known})),
+        }
 
 
 @dataclass(frozen=True)
 class TablePlan:
-    """Time that a table's runs take. `str` and rich's consoles show it as a table."""
+    """Time that the missing runs of a table take; as text, a table."""
 
-    table: Expansion
+    title: str
     lines: tuple[Line, ...]
 
     @property
     def total(self) -> str:
         """Total cost, in a sentence."""
         known = [one for line in self.lines for one in line.known]
-        to_do, unknown = sum(len(line.missing) for line in self.lines), sum(len(line.unknown) for line in self.lines)
-        costs = [f"{duration(_total(known))} of computing on one core or device"] if known else []
-        if elsewhere := [one for one in known if one.source == ELSEWHERE]:
-            costs.append(f"{duration(_total(elsewhere))} of it as another machine took")
-        costs += [f"time unknown for {unknown}"] if unknown else []
-        costs += [f"about {to_do * BYTES_PER_RUN / 1e6:.1f} MB of results"] if to_do else []
-        return f"{count(to_do, 'run')} to do{': ' if costs else ''}{', '.join(costs)}."
-
-    def __rich_console__(self, *_: object) -> Iterator[grid.Table | str]:
-        """A table that leaves ids whole in 80 characters; failures and missing data only if there are any."""
-        title = f"{self.table.title} · profile {self.table.profile}"
-        shown = grid.Table(title=title, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
-        failed = any("failed" in line.states for line in self.lines)
-        lacks = any(line.lacks for line in self.lines)
-        for head in ("column", "method"):
-            shown.add_column(head, overflow="fold")
-        for head in ("runs", "done", *(["failed"] if failed else []), "rounds", "time"):
-            shown.add_column(head, justify="right", no_wrap=True)
-        shown.add_column("source", overflow="fold")
-        if lacks:
-            shown.add_column("data", no_wrap=True)
-        for line in self.lines:
-            states = [len(line.states), *(line.states.count(one) for one in ("done", *(["failed"] if failed else [])))]
-            data = ["no" if line.lacks else "yes"] if lacks else []
-            shown.add_row(line.column, line.label, *map(str, [*states, line.rounds]), line.time, line.sources, *data)
-        yield shown
-        yield self.total
+        missing = sum(len(line.missing) for line in self.lines)
+        return (
+            f"{count(missing, 'run')} to do: {duration(sum(one.seconds for one in known))} on one core or device "
+            f"for the {len(known)} of known time; "
+            f"{missing * BYTES_PER_RUN / 1e6:.1f} MB of results."
+        )
 
     def __str__(self) -> str:
-        console = Console(width=WIDTH, color_system=None, soft_wrap=False)
-        with console.capture() as captured:
-            console.print(self)
-        return captured.get().rstrip("\n")
+        entries = [line.entries for line in self.lines]
+        return f"{self.title}\n{tabulate(entries, 'keys', 'simple', disable_numparse=True)}\n{self.total}"
 
 
 @dataclass(frozen=True)
@@ -135,22 +95,16 @@ class Plan:
 
     Attributes:
         tables: The tables that have runs.
-        remarks: Of suites that train nothing, why, and what would be counted; in sentences.
-        lacks: Why some cannot be trained: suites that refuse the selection, what is not in the data root; in sentences.
-        unknown: Why times are unknown, in sentences.
+        remarks: Suites that train nothing, and datasets that `run` would count; in sentences.
+        lacks: Missing data, in sentences.
     """
 
     tables: tuple[TablePlan, ...]
     remarks: tuple[str, ...]
     lacks: tuple[str, ...]
-    unknown: tuple[str, ...]
 
     def __str__(self) -> str:
-        return "\n".join([*self.remarks, *map(str, self.tables), *self.lacks, *self.unknown])
-
-
-def _total(estimates: Sequence[Estimate]) -> float:
-    return sum(one.seconds for one in estimates)
+        return "\n".join([*self.remarks, *map(str, self.tables), *self.lacks])
 
 
 def plan(
@@ -159,8 +113,6 @@ def plan(
     results: Path,
     root: Path,
     *,
-    measure: bool = True,
-    on_event: OnEvent = unheard,
     shard: Shard | None = None,
     fresh: bool = False,
 ) -> Plan:
@@ -169,145 +121,64 @@ def plan(
     `root`: the data root; `shard`: only this part of the runs.
 
     Raises:
-        UsageError: The selection names something unknown, or does not fit any of the suites.
+        UsageError: The selection names something unknown, or does not fit one of the suites.
         StoreError: The results folder cannot be read.
     """
     data, store = DataCheck(root), ShownStore(results, fresh=fresh)
-    remarks = tuple(line for suite in suites for line in _remarks(suite, part, results, data))
-    asked, refusals = _parts([suite for suite in suites if suite.document().row], part)
-    stored = _by_id(store.list())  # once: a look-up of each run reads the folder again
-    history = _history(ShownStore(results).list() if fresh else stored.values())
-    wanted = _wanted(asked, shard)
-    if shipped := sum((run := stored.get(spec.id)) is not None and run.shipped for spec in wanted):
-        remarks += (came_with_pflbench(shipped, len(wanted)),)
-    measured = (lambda tables: _measured(tables, root, on_event)) if measure else None
-    tables, why = _timed(lambda: [_table_plan(one, wanted, stored, data, Times(history)) for one in asked], measured)
-    lacks = [sentence for table in tables for line in table.lines if line.missing for sentence in line.lacks]
-    return Plan(tuple(tables), remarks, tuple(dict.fromkeys([*refusals, *lacks])), why)
+    remarks = _remarks(suites, part, results)
+    selected = [expand(suite, part) for suite in suites if suite.document().row]
+    stored = {run.spec.id: run for run in store.list()}  # once: a look-up of each run reads the folder again
+    rates = history(ShownStore(results).list() if fresh else stored.values())
+    wanted = _in_shard(selected, shard)
+    if shipped := sum(run.shipped for run in stored.values() if run.spec in wanted):
+        remarks.append(came_with_pflbench(shipped, len(wanted)))
+    tables = [_table_plan(one, wanted, stored, rates) for one in selected]
+    lacks = dict.fromkeys(chain(*(data.problems(spec, wanted[spec]) for spec in wanted if spec.id not in stored)))
+    return Plan(tuple(one for one in tables if one.lines), tuple(remarks), tuple(lacks))
 
 
-def _timed(
-    planned: Callable[[], list[TablePlan]], measured: Callable[[Sequence[TablePlan]], tuple[str, ...]] | None
-) -> tuple[list[TablePlan], tuple[str, ...]]:
-    """The tables as planned, once more after measuring what they do not know; and why times stay unknown."""
-    tables = planned()
-    if not any(line.unknown for table in tables for line in table.lines):
-        return tables, ()
-    if measured is None:
-        return tables, (NOT_MEASURED,)
-    why = measured(tables)
-    return planned(), why
+def _in_shard(selected: Sequence[Expansion], shard: Shard | None) -> dict[RunSpec, Places]:
+    """The runs of these tables that are in the shard, with the paths of their user-supplied code and data."""
+    places = {spec: table.locations.get(spec.id, {}) for table in selected for spec in table.runs}
+    chosen = in_shard([*places], {spec.id: paths for spec, paths in places.items()}, shard)
+    return {spec: places[spec] for spec in chosen}
 
 
-def _wanted(asked: Sequence[Part], shard: Shard | None) -> set[RunSpec]:
-    """The runs of these tables that are in the shard."""
-    places = {id: where for table, _ in asked for id, where in table.locations.items()}
-    return set(in_shard([spec for table, _ in asked for spec in table.runs], places, shard))
+def _remarks(suites: Sequence[Suite], part: Selection, results: Path) -> list[str]:
+    """Sentences on suites that train nothing, and on what `run` would count."""
+    sentences = [shown_by(suite, part, results) for suite in suites]
+    return [*filter(None, sentences), *(str(counted) for _, counted in to_count(suites, part, results))]
 
 
-def _parts(suites: Sequence[Suite], part: Selection) -> tuple[list[Part], list[str]]:
-    """The selected part of each suite, and why others refuse the selection. Raises `UsageError` if all do."""
-    found, refusals = list[Part](), dict[str, UsageError]()
-    for suite in suites:
-        try:
-            found += parts([suite], part)
-        except UsageError as error:
-            refusals[suite.name] = error
-    if refusals and not found:
-        raise next(iter(refusals.values()))
-    return found, [f"{name} is left out. {error}" for name, error in refusals.items()]
-
-
-def _remarks(suite: Suite, part: Selection, results: Path, data: DataCheck) -> Iterator[str]:
-    """Of a suite that trains nothing, why, and what `run` would count."""
-    document, name = suite.document(), suite.called or suite.path
-    if document.statistics is not None:
-        yield f"{name} trains nothing: `pflbench run --suite {name}` counts what its datasets hold."
-        for dataset, counted in to_count([suite], part, results):
-            lacks = data.problems(dataset.federations[0], dataset.places) if counted.counts is None else ()
-            yield f"  {counted}{f' {lacks[0]}' if lacks else ''}"
-    elif not document.row:
-        yield shown_by(suite, part, results)
-
-
-def _measured(tables: Sequence[TablePlan], root: Path, on_event: OnEvent) -> tuple[str, ...]:
-    """Measure what unknown times depend on. Returns why others stay unknown, in sentences."""
-    from pflbench.running.estimate import Unknown, measure  # which imports torch
-
-    kinds: dict[str, tuple[str, Unknown]] = {}
-    for table in tables:
-        for line in table.lines:
-            for spec in line.unknown:
-                one = Unknown(spec, table.table.locations.get(spec.id, {}), line.lacks)
-                kinds.setdefault(spec.group(), (f"{line.column} · {line.label}", one))
-    reasons = measure([one for _, one in kinds.values()], root, lambda text: on_event(Notice(text)))
-    named = {one.spec.id: name for name, one in kinds.values()}
-    return tuple(f"The time of {named[id]} is unknown: {why}." for id, why in reasons.items())
-
-
-def _table_plan(
-    asked: Part, wanted: Collection[RunSpec], stored: Mapping[str, Stored], data: DataCheck, times: Times
-) -> TablePlan:
-    """A table's wanted runs, each in the line where it stands first."""
-    table, labels = asked
-    seen: set[RunSpec] = set()
+def _table_plan(table: Expansion, wanted: Collection[RunSpec], stored: Mapping[str, Stored], rates: Rates) -> TablePlan:
+    """The wanted runs of a table, each in its first line."""
+    listed: set[RunSpec] = set()
     lines = []
     for cell in table.cells:
-        specs = [spec for spec in cell.needed if spec in wanted and spec not in seen]
-        seen.update(specs)
+        specs = [spec for spec in cell.needed if spec in wanted and spec not in listed]
+        listed.update(specs)
         if specs:
-            states = [_state(stored.get(spec.id), spec, cell.every) for spec in specs]
-            places = {spec: table.locations.get(spec.id, {}) for spec in specs}
-            todo = [spec for spec, state in zip(specs, states, strict=True) if state == "missing"]
-            lacks = dict.fromkeys(one for spec in todo for one in data.problems(spec, places[spec]))
-            missing = {spec: times.of(spec, places[spec], cell.every) for spec in todo}
-            name, rounds = labels[specs[0].id], specs[0].rounds
-            lines.append(Line(cell.column.id, name, rounds, states, missing, tuple(lacks)))
-    return TablePlan(table, tuple(lines))
+            states = [state(stored.get(spec.id), spec, cell.every) for spec in specs]
+            missing = [spec for spec, one in zip(specs, states, strict=True) if one == "missing"]
+            times = [estimate(rates, spec, cell.every) for spec in missing]
+            lines.append(Line(cell.column.id, cell.row.id, specs[0].rounds, states, times))
+    return TablePlan(f"{table.title} · profile {table.profile}", tuple(lines))
 
 
-History = Mapping[tuple[str, int | None, bool], tuple[int, float]]
-"""Of the finished runs of a kind, scored as often, made by this machine's processor or not: the most rounds, and a
-round's seconds."""
+Rates = Mapping[tuple[str, int | None, str], tuple[int, float]]
+"""Most rounds of a finished run, and seconds of a round here: by `_kind`, interval of scored rounds, and source."""
 
 
-class Times:
-    """Times of runs, as far as they are known.
+def estimate(rates: Rates, spec: RunSpec, every: int | None = None) -> Estimate | None:
+    """Time of one run; None if it is unknown. Seeds differ in nothing that costs time.
 
-    What was measured on this machine, by a plan; else finished runs that this machine's processor
-    made; else those of others. Runs tell of runs of their `_kind` that are scored as often, and of at most four times
-    their rounds.
+    `every`: the interval of scored rounds; None: the last rounds alone are scored.
     """
-
-    def __init__(self, history: History):
-        self.history, self.speeds, self.trials = history, seconds_per_example(), trials()
-        self.known: dict[tuple[str, int | None], Estimate | None] = {}
-
-    def of(self, spec: RunSpec, places: Places, every: int | None = None) -> Estimate | None:
-        """Time of one run; None if it is unknown. Seeds differ in nothing that costs time.
-
-        `every`: the interval of rounds after which it is scored, too; None: its last rounds alone.
-        """
-        key = spec.group(), every
-        if key not in self.known:
-            self.known[key] = self._of(spec, places, every)
-        return self.known[key]
-
-    def _of(self, spec: RunSpec, places: Places, every: int | None) -> Estimate | None:
-        if self.speeds:
-            from pflbench.running.estimate import seconds  # which imports torch
-
-            counted = seconds(spec, names.place("methods", spec.method.name, places), self.speeds, every)
-            if counted is not None:
-                return Estimate(counted, MEASURED)
-        if trial := self.trials.get(trial_key(spec)):
-            took = trial["loading"] + spec.rounds * trial["round"] + scored_rounds(spec, every) * trial["scoring"]
-            return Estimate(took, MEASURED)
-        for own, source in ((True, RUNS), (False, ELSEWHERE)):
-            rounds, took = self.history.get((_kind(spec), every, own), (0, 0.0))
-            if LONG_ENOUGH * rounds >= spec.rounds:
-                return Estimate(took * spec.rounds, source)
-        return None
+    for source in SOURCES:
+        rounds, seconds = rates.get((_kind(spec), every, source), (0, 0.0))
+        if LONG_ENOUGH * rounds >= spec.rounds:
+            return Estimate(seconds * spec.rounds, source)
+    return None
 
 
 def _kind(spec: RunSpec) -> str:
@@ -316,24 +187,16 @@ def _kind(spec: RunSpec) -> str:
     return json.dumps(spec.model_dump(mode="json", include=set(same)), sort_keys=True)
 
 
-def _by_id(runs: Iterable[Stored]) -> dict[str, Stored]:
-    return {run.spec.id: run for run in runs}
-
-
-def _state(run: Stored | None, spec: RunSpec, every: int | None) -> str:
-    """State of a run; a finished one that was scored less often than its suite asks for is missing."""
-    if run is None or run.failure is not None:
-        return "missing" if run is None else "failed"
-    return "done" if often_enough(run.provenance, spec, every) else "missing"
-
-
-def _history(stored: Iterable[Stored]) -> History:
-    """Times of finished runs, scoring included: the median of the longest ones, as loading weighs on short ones."""
-    found: dict[tuple[str, int | None, bool], list[tuple[int, float]]] = {}
+def history(stored: Iterable[Stored]) -> Rates:
+    """Times of finished runs, scoring included: of the longest one, as loading weighs on short ones."""
+    rates: dict[tuple[str, int | None, str], tuple[int, float]] = {}
     for run in stored:
-        if run.failure is None and (took := core_seconds(run.provenance)):
-            every, own = run.provenance.get("evaluate_every"), run.provenance.get("device") == processor()
-            key = _kind(run.spec), every, own
-            found.setdefault(key, []).append((run.spec.rounds, took / run.spec.rounds))
-    longest = {key: max(values)[0] for key, values in found.items()}
-    return {key: (longest[key], median(s for n, s in values if n == longest[key])) for key, values in found.items()}
+        if run.failure is None and (seconds := core_seconds(run.provenance)):
+            source, product = "unscaled", run.provenance.get("product_seconds")
+            if run.provenance.get("device") == processor():
+                source = "runs"
+            elif product:
+                source, seconds = "scaled", seconds * product_seconds() / product
+            key = _kind(run.spec), run.provenance.get("evaluate_every"), source
+            rates[key] = max(rates.get(key, (0, 0.0)), (run.spec.rounds, seconds / run.spec.rounds))
+    return rates

@@ -42,13 +42,13 @@ def _starting() -> Iterator[None]:
 def serving(target: Callable[..., None], *arguments: Any) -> Iterator[tuple[Connection, BaseProcess]]:
     """This end of a pipe, and a new process that runs `target(pipe, *arguments)`; it is ended at the end."""
     context = multiprocessing.get_context("spawn")
-    mine, theirs = context.Pipe()
+    here, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(target, theirs, *arguments), daemon=True)
     with _starting():
         process.start()
     theirs.close()
     try:
-        yield mine, process
+        yield here, process
     finally:
         process.kill()  # not by a signal that it may take for a request
         process.join()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import platform
-import re
 import subprocess
-import time
 from datetime import datetime, timezone
 from functools import cache
 from importlib.metadata import version
@@ -16,7 +14,7 @@ from typing import Any
 import torch
 
 from pflbench.package import FOLDER, __version__
-from pflbench.running.machine import processor
+from pflbench.running.machine import processor, product_seconds
 
 
 @cache
@@ -55,31 +53,6 @@ def device_name(device: str) -> str:
     return processor()
 
 
-def has_bf16() -> bool:
-    """True if this processor has bfloat16 instructions, or that cannot be read."""
-    cpuinfo = Path("/proc/cpuinfo")
-    if not cpuinfo.exists():
-        return True
-    flags = re.search(r"^(?:flags|Features)\s*:(.*)$", cpuinfo.read_text(), re.MULTILINE)
-    return flags is None or not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint(flags[1].split())
-
-
-def bf16_rate() -> float:
-    """Speed of matrix products in bf16 on one core, relative to fp32: instructions alone promise nothing."""
-    a = torch.ones(512, 512)
-    b = a.bfloat16()
-
-    def seconds(x: torch.Tensor) -> float:
-        times = []
-        for _ in range(5):
-            started = time.perf_counter()
-            x @ x
-            times.append(time.perf_counter() - started)
-        return min(times)
-
-    return seconds(a) / seconds(b)
-
-
 def record(device: torch.device, data_hash: str) -> dict[str, Any]:
     """Record of a run that ends now, without its costs: code, versions, device, time and data. JSON-ready."""
     return {
@@ -88,5 +61,6 @@ def record(device: torch.device, data_hash: str) -> dict[str, Any]:
         "device": device_name(str(device)),
         "finished": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
         "threads": torch.get_num_threads(),
+        "product_seconds": round(product_seconds(), 6),
         "data_hash": data_hash,
     }

@@ -17,8 +17,6 @@ _flag: Any = None
 """A shared byte, which holds what asked for an end; None where nobody listens."""
 _signals: tuple[signal.Signals, ...] = (signal.SIGTERM,)
 """Signals that ask for an end."""
-ASKED = 127
-"""Value of the byte for a request without a signal."""
 
 
 @contextlib.contextmanager
@@ -41,14 +39,14 @@ def heeding(*signals: signal.Signals) -> Iterator[None]:
         _flag, _signals = None, (signal.SIGTERM,)
 
 
-def request(number: int = ASKED) -> None:
+def request(number: int) -> None:
     """Ask for an end. Of several signals one other than SIGTERM counts, whichever came first."""
     if _flag is not None and _flag.value in (0, signal.SIGTERM):
         _flag.value = number
 
 
 def heard() -> int:
-    """The number of the signal that asked for an end; 0: none, `ASKED`: no signal."""
+    """The number of the signal that asked for an end; 0: none."""
     return 0 if _flag is None else int(_flag.value)
 
 

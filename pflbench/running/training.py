@@ -1,48 +1,51 @@
-"""Training of the runs that have no result yet, on this machine or by another executor, and its outcome."""
+"""Training of the runs of a selection that have no result yet, and its outcome."""
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
-from typing import NamedTuple
 
-from pflbench import names
 from pflbench.data.root import data_root
 from pflbench.names import Places
 from pflbench.running import build, conformance, local, stopping
-from pflbench.running.again import often_enough
-from pflbench.running.datasets import DataCheck
-from pflbench.running.events import Notice, OnEvent, Training, unheard
-from pflbench.running.execution import Execution, check_on_device, choose_devices
-from pflbench.running.provenance import device_name
+from pflbench.running.again import state
+from pflbench.running.datasets import DataCheck, count_datasets, shown_by
+from pflbench.running.events import Notice, OnEvent, unheard
+from pflbench.running.execution import Execution, choose_devices
+from pflbench.running.job import Done, Job
 from pflbench.running.shards import in_shard
-from pflbench.running.sharing import Settled, Shared, longest_first
-from pflbench.running.task import Done, Environment, Task
+from pflbench.running.worker import clear_errors
+from pflbench.selection import Selection
 from pflbench.spec import RunSpec
-from pflbench.store import models
-from pflbench.store.files import fresh
-from pflbench.store.leases import Leases
+from pflbench.store.header import Stored
 from pflbench.store.requests import Request, keep_requests
 from pflbench.store.shipped import came_with_pflbench
 from pflbench.store.store import Store
-from pflbench.units import count
+from pflbench.suite.cells import Expansion
+from pflbench.suite.expand import expand
+from pflbench.suite.load import loaded
+from pflbench.units import Shard, count
+
+REDONE = {"missing": ("missing",), "failed": ("missing", "failed"), "always": ("missing", "failed", "done")}
+"""States of the runs that are trained, by `Execution.redo`."""
 
 
-class Outcome(NamedTuple):
-    """Runs to train and their outcome. A runnable run that is not among `dones` was not started.
+@dataclass(frozen=True)
+class Outcome:
+    """Runs to train and their outcome. A runnable run that is not among `dones` was not started."""
 
-    `problems`: what is missing, so that runs were left out or nothing was counted; `earlier`: by run that was left out
-    since it failed before, why; `names`: by run id, its column and what it is called there. `str` says it all.
-    """
-
-    runnable: list[RunSpec]
-    problems: list[str]
-    earlier: Mapping[RunSpec, str]
-    names: Mapping[str, str]
+    runnable: Sequence[RunSpec] = ()
+    problems: Sequence[str] = ()
+    """Missing data, and reasons why jobs ended without results."""
+    earlier: Mapping[RunSpec, str] = field(default_factory=dict)
+    """Runs that are left out because they failed before, with their failure."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Column and row of each selected run, by its id."""
     dones: Sequence[Done] = ()
     stopped: bool = False
     """True if SIGTERM ended it; runs under way tried to write their checkpoint."""
@@ -56,290 +59,196 @@ class Outcome(NamedTuple):
 
     @property
     def good(self) -> bool:
-        """True if every requested run has a result, or, where others were not waited for, nothing went wrong."""
-        to_be = len(self.runnable) if self.waited else len(self.dones)
-        return not self.problems and not self.earlier and self.finished == to_be
+        """True if every selected run has a result, or, if others were not waited for, nothing went wrong."""
+        expected = len(self.runnable) if self.waited else len(self.dones)
+        return not self.problems and not self.earlier and self.finished == expected
 
     @property
     def summary(self) -> str:
-        """Numbers of finished and failed runs, in a sentence."""
-        idle, others = len(self.runnable) - len(self.dones), sum(one.elsewhere for one in self.dones)
-        rest = (f", {idle} not started" if idle else "") + (f"; {others} of them by others" if others else "")
-        return f"{count(self.finished, 'run')} finished, {len(self.dones) - self.finished} failed{rest}."
+        """Numbers of runs by outcome."""
+        done, others = len(self.dones), sum(one.elsewhere for one in self.dones)
+        return (
+            f"{count(self.finished, 'run')} finished, {done - self.finished} failed, "
+            f"{len(self.runnable) - done} not started, {others} by others."
+        )
 
-    def called(self, spec: RunSpec) -> str:
-        """A run's name, in full."""
+    def name(self, spec: RunSpec) -> str:
+        """A run's column, row, seed and rounds."""
         return f"{self.names[spec.id]} · seed {spec.seed} · {count(spec.rounds, 'round')}"
 
     def failures(self, details: bool = False) -> list[str]:
-        """A message for each distinct cause why runs failed, now and earlier. `details`: with its traceback."""
-        details_of = {done.spec: f"\n{done.detail}" if details else "" for done in self.dones}
-        now = {done.spec: done.message for done in self.dones if done.status != "done"}
-        found = [f"{text}{details_of[first]}" for first, text in self._causes(now)]
-        if self.earlier:
-            are = "run that failed before was" if len(self.earlier) == 1 else "runs that failed before were"
-            lines = [f"{len(self.earlier)} {are} left alone; --redo failed tries again."]
-            found.append("\n  ".join([*lines, *(text for _, text in self._causes(self.earlier))]))
-        return found
-
-    def _causes(self, messages: Mapping[RunSpec, str]) -> Iterator[tuple[RunSpec, str]]:
-        """Each distinct message, behind the name of the first run that it is about, and that run."""
-        about: dict[str, list[RunSpec]] = {}
-        for spec, message in messages.items():
-            about.setdefault(message, []).append(spec)
-        for message, (first, *more) in about.items():
-            yield first, f"{self.called(first)}{f' and {len(more)} more' if more else ''}: {message}"
+        """A message for each distinct cause of failures, now and earlier. `details`: with its traceback."""
+        causes: dict[str, list[tuple[RunSpec, str]]] = {}
+        for done in self.dones:
+            if done.status != "done":
+                causes.setdefault(done.message, []).append((done.spec, f"\n{done.detail}" if details else ""))
+        for spec, message in self.earlier.items():
+            causes.setdefault(f"failed before (--redo failed tries again): {message}", []).append((spec, ""))
+        return [
+            f"{self.name(spec)}{f' and {len(more)} more' if more else ''}: {cause}{detail}"
+            for cause, ((spec, detail), *more) in causes.items()
+        ]
 
     def __str__(self) -> str:
         return "\n".join([*self.problems, *self.failures(), self.summary])
 
 
-class Work(NamedTuple):
-    """Runs to train.
-
-    `places`: by run id, where the code is of what it has of the user's own; `names`: by run id, its column and what it
-    is called there.
-    """
-
-    specs: Sequence[RunSpec]
-    places: Mapping[str, Places]
-    names: Mapping[str, str]
-    asked: Mapping[str, Sequence[Mapping[str, object]]] = MappingProxyType({})
-    """By run id, for each suite that asks for it: where it stands, and what was other than the suite's."""
-    before: Mapping[str, Mapping[str, object] | None] | None = None
-    """By run id, the provenance of what was stored when the work was given out. None: now."""
-    every: Mapping[str, int] = MappingProxyType({})
-    """By run id, the suite's interval of rounds after which it is scored, too."""
-
-    def interval(self, spec: RunSpec, asked: Execution | Environment) -> int | None:
-        """Interval of rounds after which a run is scored, too: the request's, else the suite's."""
-        return asked.evaluate_every or self.every.get(spec.id)
-
-
-class Handed(NamedTuple):
-    """Work that is left to train, for an executor.
-
-    Attributes:
-        work: The runs; all can be built.
-        results: The results folder.
-        execution: How to train.
-        on_event: Hears what happens.
-        before: By run id, the provenance of what was stored when this began.
-        settled: What others made of a run since then.
-    """
-
-    work: Work
-    results: Path
-    execution: Execution
-    on_event: OnEvent
-    before: Mapping[str, Mapping[str, object] | None]
-    settled: Settled
-
-
-Elsewhere = Callable[[Handed], "tuple[list[Done], list[str]]"]
-"""Function that trains on other machines; it returns what is finished, and what to say of the rest."""
-
-
-def train(
-    work: Work,
-    results: Path,
-    execution: Execution,
-    on_event: OnEvent = unheard,
-    *,
-    dry: bool = False,
-    elsewhere: Elsewhere | None = None,
+def run(
+    part: Selection, results: Path, execution: Execution, on_event: OnEvent = unheard, *, dry: bool = False
 ) -> Outcome:
-    """Train those of these runs that have no result. Every finished run is in the store before its `Done` is reported.
+    """Train the runs without a result of a selection, and count the datasets of suites of statistics.
 
-    Of several processes that train into one folder, each takes the longest run on which no other has a lease.
-    With `execution.checkpoint_every`, SIGTERM ends it after the round that is under way.
+    The arguments, errors and `dry` are those of `train` and of `count_datasets`.
+    """
+    suites = loaded(part.suites, execution.data_dir)
+    selected = [expand(suite, part) for suite in suites if suite.document().row]
+    missing = count_datasets(suites, part, results, execution, on_event, dry=dry)
+    for sentence in filter(None, (shown_by(suite, part, results) for suite in suites)):
+        on_event(Notice(sentence))
+    if not selected:
+        return Outcome(problems=missing)
+    outcome = train(jobs_of(selected), replace(execution, results=results), on_event, dry=dry)
+    return replace(outcome, problems=[*missing, *outcome.problems])
 
-    `dry`: say what there is to do, and stop. `elsewhere`: trains instead of this process and its workers.
+
+def jobs_of(tables: Sequence[Expansion]) -> list[Job]:
+    """The runs behind tables, each as a job."""
+    specs = dict[RunSpec, Places]()
+    labels = dict[str, str]()
+    every: dict[str, int] = {}
+    requests: dict[str, list[Mapping[str, object]]] = {}
+    for table in tables:
+        specs |= {spec: table.locations.get(spec.id, {}) for spec in table.runs}
+        needed = [(spec.id, cell) for cell in table.cells for spec in cell.needed]
+        for id, cell in dict(reversed(needed)).items():  # of each run the first cell
+            labels.setdefault(id, f"{cell.column.called} · {cell.row.id}")
+            requests.setdefault(id, []).append(table.provenance(cell))
+        for id, cell in needed:
+            if cell.every:
+                every[id] = math.gcd(cell.every, every.get(id, 0))
+    return [
+        Job((spec,), code, labels[spec.id], every.get(spec.id), {spec.id: requests[spec.id]})
+        for spec, code in specs.items()
+    ]
+
+
+def train(jobs: Sequence[Job], execution: Execution, on_event: OnEvent = unheard, *, dry: bool = False) -> Outcome:
+    """Train those of these single runs that have no result. A finished run is in the store before its `Done` is heard.
+
+    Several processes may train into one folder: each takes the first job on which no other has a lease. With
+    `execution.checkpoint_every`, SIGTERM ends it after the round that is under way.
+
+    Args:
+        jobs: The runs.
+        execution: Where and how to train.
+        on_event: Hears what happens.
+        dry: Look what is to do, and train nothing.
 
     Raises:
-        UsageError: A user's method cannot be built or breaks the contract, or the device is not there.
-        PflbenchError: What the data files of the user's own hold does not fit together.
+        UsageError: A method cannot be built or breaks the contract, or the device is missing.
+        PflbenchError: Files of user-supplied data do not fit together.
         StoreError: The store cannot be read or written.
-        KeyboardInterrupt: Passes through; finished runs are kept.
+        KeyboardInterrupt: Passes through; finished runs are stored.
     """
-    asked_for, work = work.specs, work._replace(specs=in_shard(work.specs, work.places, execution.shard))
-    if asked_for and not work.specs:
-        on_event(Notice(f"Shard {execution.shard} has no run: there are more shards than groups of seeds."))
-    store = Store(results, mends=not dry, packaged=True, fresh=execution.fresh)
-    asked = _asked(work, store, execution, on_event)
-    _check(asked.runnable, work, execution)
+    if execution.executor == "local":
+        choose_devices(execution.device)  # before anything is done in vain
+    store = Store(execution.results, packaged=True, fresh=execution.fresh)
+    jobs = _of_shard(jobs, execution.shard)
+    todo, outcome = _select(jobs, store, execution, on_event)
+    runs = [(job.specs[0], job.code) for job in todo]
+    build.check_all(runs)
+    build.check_data(runs, data_root(execution.data_dir))
     if dry:
-        return asked
-    requests = {id: list(map(_request, several)) for id, several in work.asked.items()}
-    if not asked.runnable:
-        keep_requests(store, requests, ())
-        return asked
-    trained = Store(results, fresh=True)
-    trained.check_writable(spec.id for spec in asked.runnable)
-    before = _before(asked, trained) if work.before is None else work.before
-    settled = _settled(trained, before, work, execution)
+        return outcome
+    if todo or not jobs:  # `merge` takes the folder of an empty shard, too
+        Store(execution.results, fresh=True).check_writable()
     if not execution.unchecked:
-        _hold(asked.runnable, work, on_event)
-    keep_requests(store, requests, {spec.id for spec in asked.runnable})
-    handed = Handed(work._replace(specs=asked.runnable), results, execution, on_event, before, settled)
+        _check_contract(todo, on_event)
+    _keep_requests(jobs, todo, store)
+    if not todo:
+        return outcome
+    clear_errors(execution.results, (spec.id for spec in outcome.runnable))
     with stopping.heeding() if execution.checkpoint_every and execution.executor != "slurm" else nullcontext():
-        dones, problems = (elsewhere or _here)(handed)
-        problems = [*asked.problems, *problems]
-        _tell_bare(_done_elsewhere(dones), store, execution, on_event)
-        return asked._replace(dones=dones, problems=problems, stopped=stopping.end_requested(), waited=execution.wait)
+        dones, problems = _start(todo, execution, on_event)
+        problems, stopped = [*outcome.problems, *problems], stopping.end_requested()
+    return replace(outcome, dones=dones, problems=problems, stopped=stopped, waited=execution.wait)
 
 
-def _check(specs: Sequence[RunSpec], work: Work, execution: Execution) -> None:
-    """Build what the runs name, and deal the user's own splits, before anything trains. Raises `PflbenchError`."""
-    made = [(spec, work.places.get(spec.id, {})) for spec in specs]
-    build.check_all(made)
-    if execution.executor != "ray":  # whose nodes have data of their own
-        build.check_data(made, data_root(execution.data_dir))
+def _of_shard(jobs: Sequence[Job], shard: Shard | None) -> list[Job]:
+    places = {job.specs[0].id: job.code for job in jobs}
+    chosen = set(in_shard([job.specs[0] for job in jobs], places, shard))
+    return [job for job in jobs if job.specs[0] in chosen]
 
 
-def _done_elsewhere(dones: Iterable[Done]) -> list[str]:
-    """The ids of the runs that other processes finished meanwhile."""
-    return [done.spec.id for done in dones if done.elsewhere and done.status == "done"]
+def _keep_requests(jobs: Sequence[Job], todo: Sequence[Job], store: Store) -> None:
+    """Note which suites request these runs."""
+    requests = {
+        id: [Request.of(one, str(Path(str(one["file"])).resolve()) if "file" in one else "") for one in several]
+        for job in jobs
+        for id, several in job.requests.items()
+    }
+    keep_requests(store, requests, {job.specs[0].id for job in todo})
 
 
-def _request(one: Mapping[str, object]) -> Request:
-    """Request of a suite, by the provenance of a run that it asks for."""
-    file = str(Path(str(one["file"])).resolve()) if "file" in one else ""
-    return Request.of(one, file)
+def _start(jobs: Sequence[Job], execution: Execution, on_event: OnEvent) -> tuple[Sequence[Done], Sequence[str]]:
+    """Train jobs where `execution` says: what is finished, and why other runs have no result."""
+    if execution.executor == "local":
+        return local.train(jobs, execution, on_event), []
+    if execution.executor == "slurm":
+        from pflbench.running import slurm
+
+        return slurm.train(jobs, execution, on_event)
+    from pflbench.running import cluster
+
+    return cluster.train(jobs, execution, on_event)
 
 
-def _before(asked: Outcome, store: Store) -> dict[str, Mapping[str, object] | None]:
-    """The provenance of what is stored now of what is to be trained, by run id."""
-    found = {spec.id: store.find(spec.id) for spec in asked.runnable}
-    return {id: one and one.provenance for id, one in found.items()}
-
-
-def _here(handed: Handed) -> tuple[list[Done], list[str]]:
-    """Train in this process and its workers."""
-    work, results, execution, on_event, _, settled = handed
-    devices = choose_devices(execution.device)
-    for precision in sorted({spec.precision for spec in work.specs}):
-        for device in devices:
-            check_on_device(precision, device)
-    env = Environment.of(results, execution, devices[0])
-    made = tasks(work.specs, work, env, execution.unchecked)
-    on_gpu = env.device.startswith("cuda")
-    jobs = execution.jobs or (len(devices) if on_gpu else local.cores())
-    with_cores = "" if on_gpu else f", {count(jobs, 'core')}"
-    training = Training(tuple(made), work.names, f"{', '.join(devices)} ({device_name(env.device)}{with_cores})")
-    on_event(training)
-    with Leases(results) as leases:
-        dones = local.execute(
-            Shared(longest_first(made, training.work), leases, settled),
-            env,
-            jobs=jobs,
-            on_event=on_event,
-            fail_fast=execution.fail_fast,
-            waits=execution.wait,
-            devices=devices if len(devices) > 1 else (),
-        )
-    return dones, []
-
-
-def _settled(
-    store: Store, before: Mapping[str, Mapping[str, object] | None], work: Work, execution: Execution
-) -> Settled:
-    """Says of a run what another process made of it since its provenance was that of `before`."""
-
-    def settled(spec: RunSpec) -> Done | None:
-        fresh(store.runs)
-        now, then = store.find(spec.id), before.get(spec.id)
-        if now is None or (then is not None and now.provenance == then):
-            return None
-        if now.failure is not None:
-            return Done(spec, "failed", now.failure, elsewhere=True)
-        often = often_enough(now.provenance, spec, work.interval(spec, execution))
-        return Done(spec, "done", elsewhere=True) if often else None
-
-    return settled
-
-
-def _asked(work: Work, store: Store, execution: Execution, on_event: OnEvent) -> Outcome:
-    """Runs of this work that are to be trained now. Raises `PflbenchError` where the store cannot be read."""
-    store.list()  # names what is there and not taken: it would be trained again
-    by_id = {spec.id: spec for spec in work.specs}
-    states = {id: _state(store, spec, work.interval(spec, execution)) for id, spec in by_id.items()}
-    wanted = {"missing": ("missing",), "failed": ("missing", "failed"), "always": ("missing", "failed", "done")}
-    todo = [by_id[id] for id, state in states.items() if state in wanted[execution.redo]]
-    done, failed = (sum(state == one for state in states.values()) for one in ("done", "failed"))
-    on_event(Notice(f"{count(len(states), 'run')}: {done} done, {failed} failed before, {len(todo)} to do."))
+def _select(jobs: Sequence[Job], store: Store, execution: Execution, on_event: OnEvent) -> tuple[list[Job], Outcome]:
+    """Jobs to train now, and the outcome of training none. Raises `PflbenchError` where the store cannot be read."""
+    store.list()  # names files that are not read: their runs are trained again
+    stored = {job: store.find(job.specs[0].id) for job in jobs}
+    states = {job: state(run, job.specs[0], execution.evaluate_every or job.every) for job, run in stored.items()}
+    todo = [
+        replace(job, stored={job.specs[0].id: result.finished} if (result := stored[job]) else {})
+        for job, one in states.items()
+        if one in REDONE[execution.redo]
+    ]
+    present = [run for run in stored.values() if run]
+    earlier = {run.spec: run.failure for run in present if run.failure is not None}
+    done = [*states.values()].count("done")
+    counts = f"{done} done, {len(earlier)} failed before, {len(todo)} to do"
+    on_event(Notice(f"{count(len(jobs), 'run')}: {counts}."))
     if execution.redo != "always":
-        _tell_shipped(by_id, store, on_event)
-        _tell_bare(_in_state(states, "done"), store, execution, on_event)
-    lacks = _lacking(todo, work, execution)
+        _note_shipped(present, len(jobs), on_event)
+    todo, problems = _trainable(todo, execution, on_event)
+    runnable, names = [job.specs[0] for job in todo], {job.specs[0].id: job.name for job in jobs}
+    return todo, Outcome(runnable, problems, earlier if execution.redo == "missing" else {}, names)
+
+
+def _note_shipped(stored: Sequence[Stored], runs: int, on_event: OnEvent) -> None:
+    """Say how many of so many runs came with pflbench."""
+    if shipped := sum(run.shipped for run in stored):
+        on_event(Notice(came_with_pflbench(shipped, runs)))
+
+
+def _trainable(jobs: Sequence[Job], execution: Execution, on_event: OnEvent) -> tuple[list[Job], list[str]]:
+    """Jobs whose data are present, and sentences on the missing data of the others."""
+    data = DataCheck(data_root(execution.data_dir))
+    lacks = {job: data.problems(job.specs[0], job.code) for job in jobs}
     problems = list(dict.fromkeys(chain(*lacks.values())))
     if problems:  # one message for all that is missing
         on_event(Notice("\n".join(problems), lacking=True))
-    left = [by_id[id] for id in _in_state(states, "failed")] if execution.redo == "missing" else []
-    earlier = {spec: store.read(spec.id).failure or "" for spec in left}
-    return Outcome([spec for spec in todo if not lacks[spec]], problems, earlier, work.names)
+    return [job for job in jobs if not lacks[job]], problems
 
 
-def _tell_shipped(ids: Collection[str], store: Store, on_event: OnEvent) -> None:
-    """Say how many of these runs came with pflbench."""
-    stored = (store.find(id) for id in ids)
-    if shipped := sum(run is not None and run.shipped for run in stored):
-        on_event(Notice(came_with_pflbench(shipped, len(ids))))
-
-
-def _in_state(states: Mapping[str, str], which: str) -> list[str]:
-    return [id for id, state in states.items() if state == which]
-
-
-def _tell_bare(ids: Iterable[str], store: Store, execution: Execution, on_event: OnEvent) -> None:
-    """Say of how many of these finished runs models are asked for that were not kept, and will not be."""
-    if not execution.keep_models:
-        return
-    done = (store.find(id) for id in ids)
-    if bare := sum(models.find(store.root, run.spec.id) is None for run in done if run):
-        on_event(Notice(f"{count(bare, 'finished run')} without models; --redo always trains again for them."))
-
-
-def _lacking(specs: Sequence[RunSpec], work: Work, execution: Execution) -> dict[RunSpec, tuple[str, ...]]:
-    """Data that each of these runs lacks, in sentences. The nodes of a Ray cluster have data of their own."""
-    if execution.executor == "ray":
-        return dict.fromkeys(specs, ())
-    data = DataCheck(data_root(execution.data_dir))
-    return {spec: data.problems(spec, work.places.get(spec.id, {})) for spec in specs}
-
-
-def _state(store: Store, spec: RunSpec, evaluate_every: int | None) -> str:
-    """State in the store; a finished run that was scored less often than requested now counts as missing."""
-    state = store.status(spec.id)
-    if state == "done" and evaluate_every:
-        return state if often_enough(store.read(spec.id).provenance, spec, evaluate_every) else "missing"
-    return state
-
-
-def tasks(specs: Sequence[RunSpec], work: Work, env: Environment, unchecked: bool) -> list[Task]:
-    """Single runs on a CPU; on a GPU, all seeds of a cell together."""
-    made_for = {id: several[0] for id, several in work.asked.items()}
-    groups: dict[tuple[str, int | None], list[RunSpec]] = {}
-    for spec in specs:
-        together = spec.group() if env.execution == "vectorized" else spec.id
-        groups.setdefault((together, work.interval(spec, env)), []).append(spec)
-    made = []
-    for (_, every), group in groups.items():
-        own = work.places.get(group[0].id, {})
-        users = names.is_users(names.place("methods", group[0].method.name, own))
-        made.append(Task(tuple(group), own, unchecked and users, made_for, every))
-    return made
-
-
-def _hold(specs: Sequence[RunSpec], work: Work, on_event: OnEvent) -> None:
-    """Hold users' methods against the contract. Raises `UsageError` if one breaks it."""
-    methods = (
-        (spec.method, names.place("methods", spec.method.name, work.places.get(spec.id, {})))
-        for spec in {spec.group(): spec for spec in reversed(specs)}.values()
-    )
-    checking = "Checking {} against the contract of methods."
-    for name, verdict in conformance.hold(methods, lambda name: on_event(Notice(checking.format(name)))):
-        for remark in verdict.remarks[:1]:  # `pflbench check` has all
-            on_event(Notice(f"{name} {remark}."))
-        if verdict.warning:
-            warnings.warn(f"{name}: {verdict.warning}.", stacklevel=2)
+def _check_contract(jobs: Sequence[Job], on_event: OnEvent) -> None:
+    """Check user-supplied methods against the contract. Raises `UsageError` if one breaks it."""
+    users = [job for job in jobs if "methods" in job.user_code]
+    for job in {job.specs[0].method.model_dump_json(): job for job in users}.values():
+        method = job.specs[0].method
+        on_event(Notice(f"Checking {method.name} against the contract of methods."))
+        remarks, warning = conformance.hold(method, job.user_code["methods"])
+        for remark in remarks[:1]:  # `pflbench check` has all
+            on_event(Notice(f"{method.name} {remark}."))
+        if warning:
+            warnings.warn(f"{method.name}: {warning}.", stacklevel=2)

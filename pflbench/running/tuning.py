@@ -4,166 +4,85 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pflbench.errors import UsageError
-from pflbench.report.reading import WINDOW, Shelf, average, by_client, by_round, scored
-from pflbench.report.trials import edges, within_noise
+from pflbench.report.reading import WINDOW, Shelf, average, by_round, scored
+from pflbench.report.trials import edges
 from pflbench.running.again import scored_rounds
-from pflbench.running.events import Event, OnEvent
-from pflbench.running.task import Done
-from pflbench.running.training import Work
+from pflbench.running.job import Job
 from pflbench.spec import RunSpec
 from pflbench.store.store import Store
 from pflbench.suite.cells import Reading
-from pflbench.suite.document import Suite
-from pflbench.suite.expand import row_labels
-from pflbench.suite.tuning import FINETUNE, Search, Trial, set_text
+from pflbench.suite.tuning import FINETUNE, Search, set_text
 from pflbench.units import count, seed_text
 
 
 class TrialScore(NamedTuple):
-    """A trial's accuracy on the validation rows in percent, the mean over its seeds; without one, why it has none.
+    """A trial's accuracy on the validation rows in percent, the mean over its seeds.
 
-    `failure` is empty where a run is not there yet. `seeds`: each seed's accuracy; `clients`: of a single seed, each
-    scored client's.
+    `accuracy`: None without a result. `failure`: empty where a run is missing.
     """
 
     accuracy: float | None
     failure: str = ""
-    seeds: tuple[float, ...] = ()
-    clients: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """A search with its outcome: what its method is called, the trials' verdicts, and where the chosen values go.
-
-    `rungs`: the verdicts by trial in each rung that trials have come to, all of them in the first.
-    `target`: KEY of `[column.hyper.KEY]`: the method, but the row where it has values of its own, or is tuned for
-    itself, and its id is no method of the suite's: only a column's values by row id are stronger then.
-    `command`: what found the values; empty: it is not told.
-    """
+    """A search with its outcome. `scores`: one for each trial; `command`: makes the search."""
 
     search: Search
-    label: str
-    target: str
-    rungs: tuple[Mapping[int, TrialScore], ...]
-    command: str = ""
+    scores: Sequence[TrialScore]
+    command: str
 
     @property
     def title(self) -> str:
         """Column, row and seeds of the search, in a line."""
-        seeds = [run.seed for run in self.search.trials[0].rungs[0]]
-        return f"{self.search.column.id} · {self.label} · seed{'s' if len(seeds) > 1 else ''} {seed_text(seeds)}"
+        seeds = seed_text(run.seed for run in self.search.trials[0].runs)
+        return f"{self.search.column.id} · {self.search.selected.row.id} · seeds {seeds}"
 
     @property
     def missing(self) -> int:
-        """Number of trials in the last rung that have neither a result nor a failure."""
-        return sum(verdict == TrialScore(None) for verdict in self.rungs[-1].values())
-
-    @property
-    def complete(self) -> bool:
-        """True if every rung is there, and nothing in it is missing."""
-        return len(self.rungs) == len(self.search.trials[0].rungs) and not self.missing
+        """Number of trials that have neither a result nor a failure."""
+        return sum(one == TrialScore(None) for one in self.scores)
 
     @property
     def best(self) -> int | None:
-        """The trial with the best accuracy in the last rung, the first of equals; None if one is missing or none is.
-
-        Where all trials of the last rung failed, nothing is chosen.
-        """
-        return next(iter(_ranked(self.rungs[-1])), None) if self.complete else None
-
-    @property
-    def lacking(self) -> str:
-        """Why there is no best."""
-        return f"{count(self.missing, 'trial')} without a result" if self.missing else "every trial failed"
-
-    @property
-    def warnings(self) -> list[str]:
-        """Sentences on how far the best can be trusted: what lies at the grid's edge, and a lead within noise."""
-        if self.best is None:
-            return []
-        ways = {"smallest": "below", "largest": "above"}
-        found = [
-            f"{one} that was tried: what is best may lie {ways[one.which]} it."
-            for one in edges(self.search.trials[self.best].values, self.search.grid)
-        ]
-        found += filter(None, [_lead(self.rungs[-1])])
-        return found
+        """The trial with the best accuracy, the first of equals; None if one is missing or all failed."""
+        done = {trial: one.accuracy for trial, one in enumerate(self.scores) if one.accuracy is not None}
+        return None if self.missing or not done else max(done, key=lambda trial: done[trial])
 
     @property
     def toml(self) -> str:
-        """The best values as tables of the column, under comments on how they were found; empty without a best."""
+        """The best values as tables of the column, under comments on the search; empty without a best."""
         if self.best is None:
             return ""
         search, values = self.search, self.search.trials[self.best].values
-        lines = [f"# {self.command}"] * bool(self.command) + self._found(self.best)
-        lines += [f"# Warning: {warning}" for warning in self.warnings]
-        if self.target == search.name:
-            own = (key for key in search.grid if key in search.row_values)
-            lines += [f"# Row {search.selected.row.id} has its own {key}, which wins." for key in own]
-        lines += self._elsewhere(values)
-        plain = re.fullmatch(r"[A-Za-z0-9_-]+", self.target)
-        target = self.target if plain else json.dumps(self.target)
-        for table, prefix in (("hyper", ""), ("finetune", FINETUNE)):
-            chosen = {k.removeprefix(FINETUNE): v for k, v in values.items() if k.startswith(FINETUNE) == bool(prefix)}
-            lines += [f"[column.{table}.{target}]"] * bool(chosen) + [_assigned(*one) for one in chosen.items()]
-        return "\n".join(lines)
-
-    def _elsewhere(self, values: Mapping[str, Any]) -> list[str]:
-        """Comment on options that set the same values."""
-        search = self.search
-        if search.guest:
-            name = search.selected.info.reference.rpartition(":")[2]
-            sets = (f"{'' if key.startswith(FINETUNE) else f'{name}.'}{key}={set_text(v)}" for key, v in values.items())
-            return [f"# Or: {' '.join(f'--set {one}' for one in sets)}"]
-        return []
-
-    def _found(self, best: int) -> list[str]:
-        """Comments on the search that found the best trial."""
-        search, (first, *more) = self.search, self.search.trials[best].rungs[-1]
-        failed = sum(bool(verdict.failure) for rung in self.rungs for verdict in rung.values())
-        trials = count(len(search.trials), "trial")
-        of = f"{trials}, {failed} of which failed" if failed else trials
-        seeds = f"seeds {seed_text([first.seed, *(run.seed for run in more)])}" if more else f"seed {first.seed}"
-        if search.rungs:
-            climbed = zip(self.rungs, search.trials[best].rungs, strict=True)
-            told = (f"{len(rung)} after {count(runs[0].rounds, 'round')}" for rung, runs in climbed)
-            of += f" ({', '.join(told)})"
-        if search.listed:
-            tried = "the suite's points"
-        else:
-            tried = " × ".join(f"{key} of {', '.join(map(set_text, choice))}" for key, choice in search.grid.items())
-        return [
-            f"# Column {search.column.id}, {count(first.rounds, 'round')}, {seeds}: "
-            f"{self.rungs[-1][best].accuracy:.2f} % ({search.read}) on {100 * first.validation:g} % of the "
+        run, failed = search.trials[0].run, sum(bool(one.failure) for one in self.scores)
+        accuracy = f"{self.scores[self.best].accuracy:.2f} % ({search.read})"
+        tried = " × ".join(f"{key} of {', '.join(map(set_text, choice))}" for key, choice in search.grid.items())
+        lines = [
+            f"# {self.command}",
+            f"# Column {self.title}, {count(run.rounds, 'round')}: {accuracy} on {100 * run.validation:g} % of the "
             "training rows,",
-            f"# the best of {of}: {tried}.",
+            f"# the best of {count(len(search.trials), 'trial')} ({failed} failed): {tried}.",
+            *(f"# Warning: {one} that was tried: the best may lie beyond." for one in edges(values, search.grid)),
         ]
-
-
-def _lead(verdicts: Mapping[int, TrialScore]) -> str | None:
-    """A sentence where the best trial's lead over the next is within noise: over seeds, or of one over clients."""
-    ranked = _ranked(verdicts)
-    if len(ranked) < 2:
-        return None
-    first, second = (verdicts[trial] for trial in ranked[:2])
-    lead = (first.accuracy or 0.0) - (second.accuracy or 0.0)
-    if len(first.seeds) > 1:
-        return within_noise(lead, first.seeds, second.seeds, "seeds")
-    return within_noise(lead, first.clients, second.clients, "scored clients")
-
-
-def _ranked(verdicts: Mapping[int, TrialScore]) -> list[int]:
-    """The trials that have an accuracy, the best first, the first of equals."""
-    found = {trial: verdict.accuracy for trial, verdict in verdicts.items() if verdict.accuracy is not None}
-    return sorted(found, key=lambda trial: (-found[trial], trial))
+        target = search.name if search.guest else search.selected.row.id
+        if target == search.name:  # a column's values by method, which are weaker than a row's own
+            of_row = search.selected.entry.hyper.keys() & search.grid.keys()
+            lines += [f"# Row {target} has its own {key}, which wins." for key in sorted(of_row)]
+        target = target if re.fullmatch(r"[A-Za-z0-9_-]+", target) else json.dumps(target)
+        for table, prefix in (("hyper", ""), ("finetune", FINETUNE)):
+            chosen = {key: value for key, value in values.items() if key.startswith(FINETUNE) == bool(prefix)}
+            lines += [f"[column.{table}.{target}]"] * bool(chosen)
+            lines += [_assigned(key.removeprefix(prefix), value) for key, value in chosen.items()]
+        return "\n".join(lines)
 
 
 def _assigned(key: str, value: Any) -> str:
@@ -171,108 +90,52 @@ def _assigned(key: str, value: Any) -> str:
     return f'{key} = {{ value = {written}, source = "tuned" }}'
 
 
-def work_of_searches(found: Collection[Tuning]) -> Work:
-    """The runs of all trials in the furthest rung that they have come to."""
-    runs = {
-        run.id: (run, one, trial)
-        for one in found
-        for trial in one.rungs[-1]
-        for run in one.search.trials[trial].rungs[len(one.rungs) - 1]
-    }
-    return Work(
-        [run for run, *_ in runs.values()],
-        {id: one.search.places for id, (_, one, _) in runs.items()},
-        {id: _name(one, one.search.trials[trial]) for id, (_, one, trial) in runs.items()},
-    )
-
-
-def tuning_outcomes(
-    suite: Suite, profile: str, searches: Collection[Search], store: Store, command: str = ""
-) -> list[Tuning]:
-    """The outcome of each search, from the stored results of its trials. `command`: what is told to have found it."""
-    shelf, labels = Shelf(store), row_labels(suite, profile)
-    methods = {row.method for row in suite.document(profile).row}
-    found = []
+def jobs_of_searches(searches: Collection[Search]) -> list[Job]:
+    """The runs of all trials, each as a job."""
+    jobs = {}
     for one in searches:
-        row, own = one.selected.row.id, one.apart or any(key in one.row_values for key in one.grid)
-        target = row if own and not one.guest and row not in methods else one.name
-        told = f"{command} -m {one.selected.key if one.guest else row} --column {one.column.id}" if one.apart else ""
-        label = labels.get(row, one.selected.info.name)
-        found.append(Tuning(one, label, target, _climbed(one, shelf), told if command else ""))
-    return found
+        for trial in one.trials:
+            values = " ".join(f"{key}={set_text(value)}" for key, value in trial.values.items())
+            for run in trial.runs:
+                jobs[run.id] = Job((run,), one.places, f"{one.column.id} {values} · {one.selected.row.id}")
+    return list(jobs.values())
 
 
-def _climbed(search: Search, shelf: Shelf) -> tuple[dict[int, TrialScore], ...]:
-    """The verdicts of each rung, up to the first that lacks a result."""
-    there, found = list(range(len(search.trials))), list[dict[int, TrialScore]]()
-    for rung in range(len(search.trials[0].rungs)):
-        if rung:
-            there = sorted(_ranked(found[-1])[: search.rungs[rung].trials])
-        if not there:
-            break
-        found.append({trial: _verdict(search.trials[trial].rungs[rung], search.reading, shelf) for trial in there})
-        if TrialScore(None) in found[-1].values():
-            break
-    return tuple(found)
+def tuning_outcomes(searches: Collection[Search], store: Store, command: str) -> list[Tuning]:
+    """The outcome of each search, from the stored results of its trials. `command`: without method and column."""
+    shelf, outcomes = Shelf(store), []
+    for one in searches:
+        method = one.selected.entry.method if one.guest else one.selected.row.id
+        scores = [_score(trial.runs, one.reading, shelf) for trial in one.trials]
+        outcomes.append(Tuning(one, scores, f"{command} -m {method} --column {one.column.id}"))
+    return outcomes
 
 
-def _name(tuning: Tuning, trial: Trial) -> str:
-    values = " ".join(f"{key}={set_text(value)}" for key, value in trial.values.items())
-    return f"{tuning.search.column.id} {values} · {tuning.label}"
-
-
-def _verdict(runs: Sequence[RunSpec], reading: Reading, shelf: Shelf) -> TrialScore:
-    """Of a trial's runs, one for each seed: if one failed, the trial has."""
+def _score(runs: Sequence[RunSpec], reading: Reading, shelf: Shelf) -> TrialScore:
+    """Score of a trial's runs, one for each seed: if one failed, the trial has."""
     results = [shelf.read(run) for run in runs]
     failures = [shelf.stored[run.id].failure for run in runs if shelf.failed(run)]
-    there = [result for result in results if result is not None]
-    if failures or len(there) < len(runs):
+    done = [result for result in results if result is not None]
+    if failures or len(done) < len(runs):
         return TrialScore(None, next((one for one in failures if one), ""))
-    rounds = [scored(result, reading) for result in there]
-    seeds = [float(average(one, reading, result).mean()) for one, result in zip(rounds, there, strict=True)]
-    clients = 100 * by_client(rounds[0]).values.mean(axis=0) if len(there) == 1 else np.empty(0)
-    return TrialScore(float(np.mean(seeds)), "", tuple(seeds), tuple(clients.tolist()))
+    return TrialScore(float(np.mean([average(scored(one, reading), reading, one).mean() for one in done])))
 
 
 def check_scored_rounds(searches: Collection[Search], store: Store, evaluate_every: int | None) -> None:
     """Raise `UsageError` where the last ten scored rounds are to choose and a trial is scored in fewer.
 
-    `evaluate_every`: trials without a result are scored so often.
+    `evaluate_every`: interval of scored rounds of trials without a result.
     """
     shelf = Shelf(store)
     for search in searches:
-        for run in (run for trial in search.trials for rung in trial.rungs for run in rung):
+        for run in (run for trial in search.trials for run in trial.runs):
             planned = scored_rounds(run, evaluate_every)
             if search.reading.read_as == "last" or planned >= WINDOW:
                 continue
             stored = shelf.read(run)
             if stored is None or len(by_round(stored, search.reading)) < WINDOW:
-                few = f"the trials in column {search.column.id} are scored in {planned} of {count(run.rounds, 'round')}"
                 raise UsageError(
-                    f"The last ten scored rounds choose for {search.name}, and {few}. {_advice(search, run)}"
+                    f"The last {WINDOW} scored rounds choose for {search.name}, and the trials in column "
+                    f"{search.column.id} are scored in {planned} of {count(run.rounds, 'round')}. Write --rounds "
+                    f"{max(WINDOW, run.rounds)} or more, and --evaluate-every {max(1, run.rounds // WINDOW)} or less."
                 )
-
-
-def _advice(search: Search, run: RunSpec) -> str:
-    """The options that make ten scored rounds of a trial."""
-    if run.rounds >= WINDOW:
-        return f"Write --evaluate-every {run.rounds // WINDOW} or less, or more --rounds."
-    if search.rungs:
-        return f"Write rungs of at least {WINDOW} rounds into the suite's [tune], and --evaluate-every 1."
-    return f"Write --rounds {WINDOW} or more, and --evaluate-every 1."
-
-
-def as_judged(searches: Collection[Tuning], store: Store, on_event: OnEvent) -> OnEvent:
-    """Wrap `on_event`: a finished trial is reported with the score that chooses among trials."""
-    readings = {
-        run.id: one.search for one in searches for trial in one.search.trials for rung in trial.rungs for run in rung
-    }
-
-    def tell(event: Event) -> None:
-        if isinstance(event, Done) and event.status == "done" and event.headline and event.spec.id in readings:
-            search, result = readings[event.spec.id], store.read(event.spec.id)
-            accuracy = average(scored(result, search.reading), search.reading, result).mean()
-            event = replace(event, headline=f"{accuracy:.2f} % ({search.read})")
-        on_event(event)
-
-    return tell

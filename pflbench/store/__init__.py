@@ -1,16 +1,7 @@
 """Stored runs: Parquet files, one per run or packed, written atomically, shared by all suites."""
 
-from pflbench.store.files import CorruptFile, ForeignFile
-from pflbench.store.header import SCHEMA_VERSION, Stored
-from pflbench.store.shown import ShownStore
-from pflbench.store.store import MissingRun, Store
+from pflbench.store.files import CorruptFile
+from pflbench.store.header import Stored
+from pflbench.store.store import MissingRun, ShownStore, Store
 
-__all__ = [
-    "SCHEMA_VERSION",
-    "CorruptFile",
-    "ForeignFile",
-    "MissingRun",
-    "ShownStore",
-    "Store",
-    "Stored",
-]
+__all__ = ["CorruptFile", "MissingRun", "ShownStore", "Store", "Stored"]

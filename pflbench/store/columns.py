@@ -1,14 +1,15 @@
-"""A run's scores and metrics kept by column, as they lie in its file; rows are made only when they are read."""
+"""A run's scores and metrics by column, as they lie in its file; rows are made only when they are read."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import Self
 
 from pflbench.result import Metric, Score
 
@@ -49,6 +50,15 @@ class Rows(Sequence[Row]):
     def __init__(self, *columns: Words | Array) -> None:
         self.columns = dict(zip(self.kind._fields, columns, strict=True))
 
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> Self:
+        """These rows, however they are stored."""
+        if isinstance(rows, cls):
+            return rows
+        columns = zip(*rows, strict=True) if rows else [()] * len(cls.kind._fields)
+        named = zip(cls.kind._fields, columns, strict=True)
+        return cls(*(Words.of(values) if name in ("stage", "name") else np.array(values) for name, values in named))
+
     @cached_property
     def _rows(self) -> tuple[Row, ...]:
         made = zip(*(column.tolist() for column in self.columns.values()), strict=True)
@@ -58,11 +68,7 @@ class Rows(Sequence[Row]):
         last = next(reversed(self.columns.values()))
         return len(last.codes if isinstance(last, Words) else last)
 
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Row]: ...
-    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
+    def __getitem__(self, index: Any) -> Any:
         return self._rows[index]
 
     def __iter__(self) -> Iterator[Row]:
@@ -70,8 +76,6 @@ class Rows(Sequence[Row]):
 
     def __eq__(self, other: object) -> bool:
         return self._rows == tuple(other) if isinstance(other, Sequence) else NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return repr(self._rows)
@@ -93,20 +97,20 @@ class Metrics(Rows[Metric]):
 class Moment(NamedTuple):
     """Scores at a stage after a round: `accuracies[step, client]` in [0, 1], and examples in `counts`.
 
-    `there`: which of these pairs were scored; None: all.
+    `scored`: which of these pairs were scored; None: all.
     """
 
     clients: tuple[int, ...]
     steps: tuple[int, ...]
     accuracies: npt.NDArray[np.float64]
     counts: npt.NDArray[np.float64]
-    there: npt.NDArray[np.bool_] | None = None
+    scored: npt.NDArray[np.bool_] | None = None
 
 
 class Scores(Rows[Score]):
     """Scores of clients, and of the global model.
 
-    `read`: what readers made of them, by what they call it, as several tables read the same run.
+    `read`: results of readers by their names, as several tables read the same run.
     """
 
     kind = Score
@@ -114,66 +118,31 @@ class Scores(Rows[Score]):
     def __init__(self, *columns: Words | Array) -> None:
         super().__init__(*columns)
         self.read: dict[Any, Any] = {}
-
-    @cached_property
-    def _moments(self) -> dict[str, dict[int, Moment]]:
-        return {}
+        self._moments: dict[str, dict[int, Moment]] = {}
 
     def at(self, stage: str) -> Mapping[int, Moment]:
-        """Return the scores at a stage by round, in ascending order."""
+        """Return the scores at a stage by round, in ascending order. Of scores of the same pair the last one counts."""
         if stage not in self._moments:
-            self._moments[stage] = self._grouped(stage)
+            self._moments[stage] = dict(self._by_round(stage))
         return self._moments[stage]
 
-    def _grouped(self, stage: str) -> dict[int, Moment]:
+    def _by_round(self, stage: str) -> Iterator[tuple[int, Moment]]:
         columns: Mapping[str, Any] = self.columns
         rows = columns["stage"].where(stage)
-        of_rows = [columns[name][rows] for name in ("round", "step", "client", "accuracy", "count")]
-        if np.any(np.diff(of_rows[0]) < 0):  # rounds are written one after the other, unless the file is another's
-            order = np.argsort(of_rows[0], kind="stable")
-            of_rows = [column[order] for column in of_rows]
-        rounds, starts, numbers = np.unique(of_rows[0], return_index=True, return_counts=True)
-        found: dict[int, Moment] = {}
-        before: tuple[Array, Array] | None = None
-        for round, start, number in zip(rounds.tolist(), starts.tolist(), numbers.tolist(), strict=True):
-            _, step, client, accuracy, count = (column[start : start + number] for column in of_rows)
-            alike = before is not None and np.array_equal(before[0], step) and np.array_equal(before[1], client)
-            if not alike:
-                places, before = _Places(step, client), (step, client)
-            found[round] = places.filled(accuracy, count)
-        return found
+        rows = rows[np.argsort(columns["round"][rows], kind="stable")]
+        rounds, starts = np.unique(columns["round"][rows], return_index=True)
+        pairs, clients, steps = np.zeros((2, 0), np.int64), tuple[int, ...](), tuple[int, ...]()
+        for round, some in zip(rounds.tolist(), np.split(rows, starts[1:]), strict=False):
+            previous, pairs = pairs, np.stack([columns["step"][some], columns["client"][some]])
+            if not np.array_equal(pairs, previous):  # rounds often score the same clients
+                (all_steps, at_step), (all_clients, at_client) = (np.unique(one, return_inverse=True) for one in pairs)
+                clients, steps = tuple(all_clients.tolist()), tuple(all_steps.tolist())
+            accuracies, counts = (np.full((len(steps), len(clients)), np.nan) for _ in range(2))
+            accuracies[at_step, at_client] = columns["accuracy"][some]
+            counts[at_step, at_client] = columns["count"][some]
+            scored = ~np.isnan(counts)
+            yield round, Moment(clients, steps, accuracies, counts, None if scored.all() else scored)
 
 
-class _Places:
-    """Positions of rows with these steps and clients in a matrix of all steps and clients."""
-
-    def __init__(self, step: Array, client: Array) -> None:
-        steps, self._step = np.unique(step, return_inverse=True)
-        clients, self._client = np.unique(client, return_inverse=True)
-        self.steps, self.clients = tuple(steps.tolist()), tuple(clients.tolist())
-        there = np.zeros((len(steps), len(clients)), dtype=np.bool_)
-        there[self._step, self._client] = True
-        self._there = None if there.all() else there
-
-    def filled(self, accuracy: Array, count: Array) -> Moment:
-        """Rows with these accuracies and counts. Of several with one step and client the last one counts."""
-        values, counts = (np.full((len(self.steps), len(self.clients)), np.nan) for _ in range(2))
-        values[self._step, self._client] = accuracy
-        counts[self._step, self._client] = count
-        return Moment(self.clients, self.steps, values, counts, self._there)
-
-
-def scores_of(scores: Sequence[Score]) -> Scores:
-    """Scores by column, whichever way they are kept."""
-    if isinstance(scores, Scores):
-        return scores
-    stages, *others = zip(*scores, strict=True) if scores else [()] * len(Score._fields)
-    return Scores(Words.of(stages), *map(np.array, others))
-
-
-def metrics_of(metrics: Sequence[Metric]) -> Metrics:
-    """Metrics by column, whichever way they are kept."""
-    if isinstance(metrics, Metrics):
-        return metrics
-    rounds, clients, names, values = zip(*metrics, strict=True) if metrics else [()] * len(Metric._fields)
-    return Metrics(np.array(rounds), np.array(clients), Words.of(names), np.array(values))
+scores_of, metrics_of = Scores.of, Metrics.of
+"""Scores and metrics by column, however they are stored."""

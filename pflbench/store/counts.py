@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
+from pydantic import TypeAdapter
+
 from pflbench.spec import RunSpec
 from pflbench.store import files
-from pflbench.store.checked import parsed
 
 
 class Counts(NamedTuple):
@@ -38,11 +39,9 @@ def write_counts(results: Path, federation: RunSpec, counts: Counts) -> Path:
 def read_counts(results: Path, federation: RunSpec) -> Counts | None:
     """Return the counts of a run's federation; None if there are none, or if the file is damaged."""
     try:
-        found = Counts(**parsed(_path(results, federation).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        return TypeAdapter(Counts).validate_json(_path(results, federation).read_bytes(), strict=True)
+    except (OSError, ValueError):
         return None
-    plain = isinstance(found.data, str) and all(type(number) is int for number in found[:-1])
-    return found if plain else None
 
 
 def _path(results: Path, federation: RunSpec) -> Path:

@@ -1,143 +1,109 @@
-"""Models beside the results: `<results>/models/<run id>/`, a safetensors file for each, and which is whose in a JSON.
+"""Models of runs: `<results>/models/<run id>.safetensors` has all of a run, and appears whole.
 
-The folder of a run appears whole. Clients whose models are the same, to the last bit, share a file.
+Tensor `3/weight` is the `weight` of the run's fourth model. Metadata: `run`, and as JSON `models` (the number of a
+model by stage and client) and `provenance`. Clients whose models are the same, to the last bit, share one.
 """
 
 from __future__ import annotations
 
-import errno
 import json
 import shutil
 import stat
-import uuid
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from pydantic import TypeAdapter
+
 from pflbench.errors import StoreError
 from pflbench.store import files
-from pflbench.store.checked import check_id, parsed
+from pflbench.store.files import CorruptFile
+from pflbench.store.header import check_id
 
-INDEX = "models.json"
-ENDING = ".safetensors"
-Files = Mapping[str, Mapping[int, str]]
-"""By stage and client (-1: scored on the federation's test rows), in which file its model is."""
+Numbers = dict[str, dict[int, int]]
+"""Number of a model by stage and client (-1: scored on the federation's test rows)."""
 
 
-def models_folder(root: Path, id: str) -> Path:
-    """Folder of the models of a run, in a results folder. Raises `ValueError` if the id is none."""
-    return root / "models" / check_id(id)
+def path_of(root: Path, id: str) -> Path:
+    """Path of the models of a run, in a results folder. Raises `ValueError` if the id is none."""
+    return root / "models" / f"{check_id(id)}.safetensors"
 
 
 def link(root: Path, id: str) -> Path | None:
     """The link that leads from a results folder to the models of a run; None if there is none."""
-    return next((path for path in (root / "models", models_folder(root, id)) if path.is_symlink()), None)
+    return next((path for path in (root / "models", path_of(root, id)) if path.is_symlink()), None)
 
 
 def find(root: Path, id: str) -> Path | None:
-    """The folder of a run's models; None: they were not kept. Follows no link."""
-    path = models_folder(root, id)
-    return path if path.is_dir() and not link(root, id) else None
+    """The file of a run's models; None: they are not stored. Follows no link."""
+    path = path_of(root, id)
+    return path if path.exists() and not link(root, id) else None
 
 
-def begin(root: Path, id: str) -> Path:
-    """A new folder to write a run's models into; what an earlier process left unfinished goes. Raises `OSError`."""
+def write(
+    root: Path, id: str, numbers: Numbers, provenance: Mapping[str, Any], tensors: Mapping[str, np.ndarray]
+) -> None:
+    """Write a run's models, in place of older ones. Raises `StoreError`, also for a link."""
+    from safetensors.numpy import save
+
     if (linked := link(root, id)) is not None:
-        raise OSError(errno.ELOOP, f"{str(linked)!r} is a link, which is not followed; move its folder here")
-    _clear(root, id)
-    new = models_folder(root, id).with_name(f".{id}-{uuid.uuid4().hex[:8]}")
-    new.mkdir(parents=True)
-    return new
-
-
-def _clear(root: Path, id: str) -> None:
-    """Remove what killed processes left of a run's models."""
-    for path in models_folder(root, id).parent.glob(f".{id}-*"):
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def publish_models(new: Path, root: Path, id: str, index: Mapping[str, Any]) -> None:
-    """Write the index, and let the folder appear as that of the run, in place of an older one. Raises `OSError`."""
-    with (new / INDEX).open("wb") as file:
-        file.write(json.dumps(index, indent=1).encode())
+        raise StoreError(f"{str(linked)!r} is a link, which is not followed; move its content here")
+    path = path_of(root, id)
+    metadata = {"run": id, "models": json.dumps(numbers), "provenance": json.dumps(provenance)}
+    with files.replacing(path) as (file, temporary):
+        file.write(save(dict(tensors), metadata))
         files.sync(file)
-    files.sync_folder(new)
-    final, older = models_folder(root, id), new.with_name(f"{new.name}-older")
-    with suppress(FileNotFoundError):
-        final.rename(older)
-    new.rename(final)
-    shutil.rmtree(older, ignore_errors=True)
-    files.sync_folder(final.parent)
+        temporary.replace(path)
+    files.sync_folder(path.parent)
 
 
-def read(path: Path, id: str) -> tuple[dict[str, Any], Files]:
-    """The index of a folder of models, and which file has whose.
+def read(path: Path, id: str) -> tuple[dict[str, Any], Numbers]:
+    """The provenance of a file of models, and the number of each.
 
-    Raises `StoreError` if it cannot be read, or is of another run.
+    Raises `StoreError` for a damaged file, and for the models of another run.
     """
+    from safetensors import SafetensorError, safe_open
+
     try:
-        _check_regular(path / INDEX)
-        index = parsed((path / INDEX).read_text())
-        kept = {stage: names for stage, names in index["files"].items() if names}
-        found = {stage: {int(c): _name(path, name) for c, name in names.items()} for stage, names in kept.items()}
-        run = str(index["run"])
-    except OSError as error:
-        raise files.unreadable(path / INDEX, error) from error
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise StoreError(f"{str(path / INDEX)!r} is damaged: {error}.") from error
-    if run != id:
-        raise StoreError(f"{str(path)!r} has the models of run {run}, which is not its name. Move it away.")
-    return index, found
-
-
-def _name(path: Path, name: str) -> str:
-    """The name of a file of models in the folder. Raises `ValueError` for another, and `OSError`."""
-    if Path(name).name != name or not name.endswith(ENDING):
-        raise ValueError(f"{name!r} is no file beside it")
-    if (path / name).exists():
-        _check_regular(path / name)
-    return name
-
-
-def _check_regular(path: Path) -> None:
-    """Raise `ValueError` for a link, a folder or a device, and `OSError`."""
-    if not stat.S_ISREG(path.lstat().st_mode):
-        raise ValueError(f"{path.name!r} is no regular file")
+        if not stat.S_ISREG(path.lstat().st_mode):  # opening a pipe or a device may wait for ever
+            raise ValueError("it is no regular file")
+        with safe_open(path, "numpy") as file:
+            texts = file.metadata() or {}
+        if texts.get("run") != id:
+            raise ValueError(f"it has the models of run {texts.get('run')}")
+        provenance = TypeAdapter(dict[str, Any]).validate_json(texts["provenance"])
+        return provenance, TypeAdapter(Numbers).validate_json(texts["models"])
+    except (SafetensorError, OSError, ValueError, KeyError) as error:
+        raise StoreError(f"{str(path)!r} is damaged: {files.error_text(error)}.") from error
 
 
 def remove(root: Path, ids: Iterable[str]) -> None:
-    """Remove the models of runs, as far as there are some. Follows no link, and warns of one."""
-    linked = set[Path]()
+    """Remove the models of runs, as far as there are some. Follows no link, and warns of one. Raises `StoreError`."""
     for id in ids:
-        if (path := link(root, id)) is not None:
-            linked.add(path)
-            continue
-        shutil.rmtree(models_folder(root, id), ignore_errors=True)
-        _clear(root, id)
+        if (linked := link(root, id)) is None:
+            files.unlink(path_of(root, id))
+        else:
+            warnings.warn(f"{str(linked)!r} is a link, which is not followed: the models behind it stay.", stacklevel=2)
     with suppress(OSError):
         (root / "models").rmdir()  # if they were the last
-    for path in sorted(linked):
-        warnings.warn(f"{str(path)!r} is a link, which is not followed: the models behind it stay.", stacklevel=2)
 
 
 def copy(source: Path, root: Path, id: str) -> None:
-    """Copy a run's models into another results folder, unless it has some: regular files, and nothing else.
+    """Copy a run's models from one results folder into another, unless it has some. Warns of a damaged file.
 
     Raises `StoreError`.
     """
-    if models_folder(root, id).exists():
+    path, into = find(source, id), path_of(root, id)
+    if path is None or into.exists() or link(root, id):
         return
     try:
-        new = begin(root, id)
-        try:
-            for path in sorted(source.iterdir()):
-                kept = path.name == INDEX or path.name.endswith(ENDING)
-                if kept and stat.S_ISREG(path.lstat().st_mode):
-                    shutil.copyfile(path, new / path.name)
-            new.rename(models_folder(root, id))
-        finally:
-            shutil.rmtree(new, ignore_errors=True)
-    except OSError as error:
-        raise StoreError(f"The models in {str(source)!r} cannot be copied: {files.error_text(error)}.") from error
+        read(path, id)
+    except StoreError as error:
+        warnings.warn(f"{error} It is not merged.", CorruptFile, stacklevel=2)
+        return
+    with files.replacing(into) as (_, temporary):
+        shutil.copyfile(path, temporary)
+        temporary.replace(into)

@@ -12,11 +12,12 @@ import json
 import os
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pflbench.store.checked import check_id, parsed
-from pflbench.store.files import CorruptFile, error_text
+from pflbench.store.files import CorruptFile, error_text, failing
+from pflbench.store.header import check_id, parsed
 from pflbench.store.store import Store
 
 NAME = "asked.jsonl"
@@ -35,11 +36,11 @@ class Request(NamedTuple):
     column: str = ""
 
     @classmethod
-    def of(cls, asked: Mapping[str, Any], file: str = "") -> Request:
+    def of(cls, record: Mapping[str, Any], file: str = "") -> Request:
         """Request of a run by its provenance, or by a line of the file. Raises `KeyError` or `TypeError`."""
-        suite, profile = str(asked["suite"]), str(asked["profile"])
-        row = "" if asked.get("set") else str(asked.get("row") or "")
-        return cls(suite, profile, file, row, str(asked.get("column") or ""))
+        suite, profile = str(record["suite"]), str(record["profile"])
+        row = "" if record.get("set") else str(record.get("row") or "")
+        return cls(suite, profile, file, row, str(record.get("column") or ""))
 
 
 Requests = Mapping[str, frozenset[Request]]
@@ -57,66 +58,64 @@ def requested(requests: Iterable[Request], suite: str, profile: str, path: Path)
 
 def requests_of(store: Store) -> Requests:
     """Return the requests of stored runs. A line that cannot be read is left out, with a warning."""
-    later = _later(store)
-    found: dict[str, frozenset[Request]] = {}
+    lines = _lines(store)
+    requests: dict[str, frozenset[Request]] = {}
     for run in store.list():
-        asked = run.provenance.get("asked")
-        first = [Request.of(asked)] if isinstance(asked, dict) else []
-        found[run.spec.id] = frozenset(first).union(later.get(run.spec.id, ()))
-    return {id: several for id, several in found.items() if several}
+        record = run.provenance.get("asked")
+        first = [Request.of(record)] if record else []
+        if several := lines.get(run.spec.id, frozenset()).union(first):
+            requests[run.spec.id] = several
+    return requests
 
 
 def keep_requests(store: Store, new: Mapping[str, Sequence[Request]], made: Collection[str]) -> None:
     """Add requests to `runs/asked.jsonl` that neither a run's provenance nor the file has.
 
-    If the folder cannot be written, a warning says so: the runs themselves are there. `new`: requests by run id.
-    `made`: ids of runs that are trained now; their provenance will name the first of the new requests.
+    If the folder cannot be written, a warning says so, and the runs are stored. `new`: requests by run id. `made`: ids
+    of runs that are trained now; their provenance will name the first of the new requests.
     """
-    known, later, stored = requests_of(store), _later(store), {run.spec.id for run in store.list()}
+    known, lines, stored = requests_of(store), _lines(store), store.every()
     added: dict[Request, list[str]] = {}
     for id, several in new.items():
-        if id not in stored and id not in made:
-            continue
-        before = known.get(id, frozenset())
-        first = several[0]._replace(file="")  # as the provenance will have it
-        missing = {*several, *before} - {first} - later.get(id, set()) if id in made else {*several} - before
+        missing = {*several} - known.get(id, frozenset()) if id in stored else set()
+        if id in made:
+            first = several[0]._replace(file="")  # as the provenance will have it
+            missing = {*several, *known.get(id, ())} - {first} - lines.get(id, frozenset())
         for request in missing:
             added.setdefault(request, []).append(id)
-    lines = [_line(request, ids, store.root) for request, ids in added.items()]
     path = store.runs / NAME
     try:
-        if lines:
+        if added:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("ab+") as file:  # one write at the end: of several processes none overwrites another's lines
-                file.seek(0)
-                torn = file.read()[-1:] not in (b"", b"\n")  # a process was killed while it wrote a line
-                file.write((torn * "\n" + "".join(f"{line}\n" for line in lines)).encode())
+            texts = [_line(request, ids, store.root) for request, ids in added.items()]
+            with path.open("ab") as file:  # one write at the end: of several processes none overwrites another's lines
+                file.write("\n".join(["", *texts, ""]).encode())  # a killed process may have left a part of a line
     except OSError as error:
         warnings.warn(f"Cannot note the suites of stored runs in {str(path)!r}: {error_text(error)}.", stacklevel=2)
 
 
 def _line(request: Request, ids: Sequence[str], root: Path) -> str:
-    file = {"file": Path(os.path.relpath(request.file, root.resolve())).as_posix()} if request.file else {}
-    place = {key: value for key, value in request._asdict().items() if value and key != "file"}
-    return json.dumps({**place, **file, "runs": ids})
+    record = {key: value for key, value in request._asdict().items() if value}
+    if request.file:
+        record["file"] = Path(os.path.relpath(request.file, root.resolve())).as_posix()
+    return json.dumps(record | {"runs": ids})
 
 
-def _later(store: Store) -> dict[str, set[Request]]:
-    found: dict[str, set[Request]] = {}
-    for folder in store.folders:
-        path = folder.folder / NAME
-        try:
-            lines = path.read_bytes().splitlines() if path.is_file() else []
-        except OSError as error:
-            warnings.warn(f"Cannot read {str(path)!r}: {error_text(error)}.", CorruptFile, stacklevel=3)
-            continue
+def _lines(store: Store) -> dict[str, frozenset[Request]]:
+    """The requests in the files of all folders, by run."""
+    requests: dict[str, frozenset[Request]] = {}
+    for path in (folder / NAME for folder in store.folders):
+        lines: list[bytes] = []
+        with failing(f"Cannot read {str(path)!r}"), suppress(FileNotFoundError, NotADirectoryError):
+            lines = path.read_bytes().splitlines()
         for number, line in ((n, line) for n, line in enumerate(lines, start=1) if line):
             try:
-                content = parsed(line)
-                file = str((store.root / content["file"]).resolve()) if "file" in content else ""
-                request = Request.of(content, file)
-                for id in list(map(check_id, content["runs"])):
-                    found.setdefault(id, set()).add(request)
-            except (ValueError, KeyError, TypeError):
+                record = parsed(line)
+                file = str((store.root / record["file"]).resolve()) if "file" in record else ""
+                request = Request.of(record, file)
+                ids = [check_id(id) for id in record["runs"]]
+            except (ValueError, KeyError, TypeError, OSError, RuntimeError):  # the last two: a link that goes round
                 warnings.warn(f"Line {number} of {str(path)!r} cannot be read; remove it.", CorruptFile, stacklevel=3)
-    return found
+                continue
+            requests |= {id: requests.get(id, frozenset()) | {request} for id in ids}
+    return requests

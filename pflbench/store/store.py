@@ -1,25 +1,24 @@
-"""Store of runs: find, read and write. A crash leaves nothing or a whole file; a damaged one is set aside and named."""
+"""Store of runs: find, read and write. A crash leaves nothing or a whole file; a damaged one is named and stays."""
 
 from __future__ import annotations
 
+import contextlib
 import warnings
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pflbench.errors import StoreError
 from pflbench.result import RunResult
-from pflbench.store import files, runfile, shipped
-from pflbench.store.folder import Folder
-from pflbench.store.header import Stored
-from pflbench.store.runfile import RunFile
+from pflbench.store import files, shipped
+from pflbench.store.header import Stored, Unfit
+
+if TYPE_CHECKING:
+    from pflbench.store.runfile import RunFile
 
 _PROBE = bytes(64 * 1024)
-
-
-class OtherScores(UserWarning):
-    """Packs hold a run with different scores; the message names them and says how to decide."""
 
 
 class MissingRun(StoreError):
@@ -32,158 +31,189 @@ StoredRuns = list[Stored]
 class Store:
     """The runs under a results folder: `<root>/runs/<id>.parquet` each, or many in `<root>/packs/*.parquet`.
 
-    Copies of a run go by their rank (`Stored.rank`), and a run by itself before a packed one. Creates nothing before a
-    write.
+    Copies of a run go by their rank (`Stored.rank`). Each file is indexed once (a run by itself again when it changed);
+    one that cannot be read, or not all of it, is named in a warning and stays.
+    Creates nothing before a write.
 
     Args:
         root: The results folder.
-        mends: Rename damaged files.
         packaged: Read also the packs that came with pflbench, where they are not those of the results folder.
         fresh: Leave out the runs that came with pflbench, wherever they lie.
     """
 
-    def __init__(self, root: Path, mends: bool = True, packaged: bool = False, fresh: bool = False) -> None:
+    def __init__(self, root: Path, packaged: bool = False, fresh: bool = False) -> None:
         self.root, self.fresh = Path(root), fresh
-        self.runs = self.root / "runs"
-        listed = shipped.shipped_runs()
-
-        def shows(run: Stored) -> bool:
-            return not (fresh and run.shipped)
-
-        self.singles = Folder(self.runs, False, mends, listed, shows)
-        self.packs = Folder(self.root / "packs", True, mends, listed, shows)
-        self.folders = [self.singles, self.packs]
+        self.runs, self.packs = self.root / "runs", self.root / "packs"
+        self.folders = [self.runs, self.packs]
         came = shipped.shipped_folder()
-        if packaged and not fresh and came.resolve() != self.packs.folder.resolve():
-            self.folders.append(Folder(came, True, False, listed, attrgetter("shipped")))
-        self._checksums: dict[tuple[Path, files.Identity, str], str | None] = {}
+        if packaged and not fresh and came.resolve() != self.packs.resolve():
+            self.folders.append(came)
+        self._shipped = shipped.shipped_runs()
+        self._files: dict[Path, RunFile] = {}
 
     def path(self, id: str) -> Path:
         """Path to which a run of this id is written; it may be packed later."""
         return self.runs / f"{id}.parquet"
 
-    def check_writable(self, ids: Iterable[str] = ()) -> None:
+    def check_writable(self) -> None:
         """Create the folder and write a probe: hours of training must not end at a full or read-only disk.
 
-        Raises `StoreError`, also if a file that is not to be replaced has the place of one of these runs.
+        Raises `StoreError`.
         """
-        for id in ids:
-            self.check_place(id)
-        with files.replacing(self.runs / "probe") as (file, temporary):
+        with files.replacing(self.runs / "probe") as (file, _):
             file.write(_PROBE)
             files.sync(file)
-            temporary.unlink()
-
-    def check_place(self, id: str) -> None:
-        """Raise `StoreError` if a file that is not to be replaced has the place of the run of this id."""
-        runfile.check_place(self.path(id))
 
     def status(self, id: str) -> Literal["missing", "done", "failed"]:
-        """State of a run, from its metadata alone. A damaged file is set aside and counts as missing."""
+        """State of a run, from its metadata alone."""
         stored = self.find(id)
         if stored is None:
             return "missing"
         return "done" if stored.failure is None else "failed"
 
     def write(self, result: RunResult) -> Path:
-        """Write a run atomically and return its path. A failure never replaces a finished run.
+        """Write a run atomically and return its path. A failure never replaces a finished run. Raises `StoreError`."""
+        from pflbench.store import runfile
 
-        Raises `StoreError`, also if a file that is not to be replaced has its place.
-        """
-        path = self.path(result.spec.id)
         if result.failure is not None and (stored := self.find(result.spec.id)) and stored.failure is None:
             return stored.path
-        self.check_place(result.spec.id)
+        path = self.path(result.spec.id)
         runfile.write(path, result)
-        files.clean(self.runs)
+        return path
+
+    def write_pack(self, results: Iterable[RunResult]) -> Path:
+        """Write runs of one setting into a pack and return its path. Raises `StoreError`."""
+        from pflbench.store import runfile
+
+        path = runfile.write_pack(self.packs, results)
+        self._files.pop(path, None)
         return path
 
     def find(self, id: str) -> Stored | None:
-        """Return a run as its metadata describe it; None if there is none that can be read."""
-        found = self.singles.find(id)  # first: what is being packed leaves its file once the pack is there
-        for folder in self.folders[1:]:
-            if found is None or any(found.rank):
-                found = min(filter(None, (found, folder.find(id))), key=attrgetter("rank"), default=None)
-        return found
+        """Return a run as its files are now; None if there is none that can be read. Raises `StoreError`.
+
+        The folders are listed only if no known file has it finished; a known pack may be gone, which `read` notices.
+        """
+        self._at(self.path(id))  # first: what is being packed leaves its file once it is in the pack
+        run = self._best(id)
+        if run is None or run.failure is not None:
+            for folder in self.folders[1:]:
+                self.indexed(folder)
+            run = self._best(id)
+        return run
 
     def read(self, id: str) -> RunResult:
-        """Return the whole run. Raises `MissingRun` if there is none that can be read."""
-        for _ in range(3):  # between finding and reading it may be packed, and packed again; a damaged one is set aside
-            stored = self.find(id)
-            if stored is None:
+        """Return the whole run. Raises `MissingRun` if there is none that can be read, and `StoreError`."""
+        for _ in range(3):  # meanwhile it may be packed, and packed again
+            if (run := self.find(id)) is None:
                 break
-            result = self._read(stored)
-            if result is not None:
-                return result
+            file = self._files[run.path]
+            with files.failing(f"Cannot read {str(run.path)!r}"), contextlib.suppress(FileNotFoundError):
+                try:
+                    return file.read([id])[id]
+                except Unfit as error:
+                    del file.entries[id]
+                    file.unread.append(Unfit(f"run {id}: {error}; `pflbench rm {id}` lets it be trained again"))
+                    files.warn(file.path, file.unread[-1])
+                    continue
+            del self._files[run.path]
         raise MissingRun(f"There is no run {id} in {str(self.root)!r}.")
 
-    def fetch(self, stored: Stored) -> RunResult:
-        """Return the whole of a run that `list` described, without looking through all packs again.
-
-        Raises `MissingRun` if it is gone from its file, and is nowhere else.
-        """
-        return self._read(stored) or self.read(stored.spec.id)
-
-    def fetch_several(self, runs: Iterable[Stored]) -> dict[str, RunResult]:
-        """Return those of these runs, as `list` described them, that lie in packs and can be read at once, by id."""
-        of: dict[Path, list[str]] = {}
+    def read_several(self, runs: Iterable[Stored]) -> dict[str, RunResult]:
+        """Return those of these runs that can be read, by id: faster than one after the other."""
+        by_file = defaultdict[Path, list[str]](list)
         for run in runs:
-            of.setdefault(run.path, []).append(run.spec.id)
-        found = dict[str, RunResult]()
-        for path, ids in of.items():
-            found |= self.folder_of(path).read_several(path, ids)
-        return found
-
-    def _read(self, stored: Stored) -> RunResult | None:
-        return self.folder_of(stored.path).read(stored)
-
-    def folder_of(self, path: Path) -> Folder:
-        """Return the folder that a file of runs lies in."""
-        return next(folder for folder in self.folders if folder.folder == path.parent)
+            by_file[run.path].append(run.spec.id)
+        results = dict[str, RunResult]()
+        for path, ids in by_file.items():
+            try:
+                results |= self._files[path].read(ids)
+            except (KeyError, Unfit, OSError):
+                for id in ids:
+                    with contextlib.suppress(MissingRun):
+                        results[id] = self.read(id)
+        return results
 
     def list(self) -> StoredRuns:
-        """Every readable run, sorted by id."""
-        found = self.every()
+        """Every readable run, sorted by id. Raises `StoreError`."""
         self.conflicts()
-        return [found[id] for id in sorted(found)]
+        return [run for _, run in sorted(self.every().items())]
 
     def every(self) -> dict[str, Stored]:
-        """Return every readable run by its id."""
-        found = dict[str, Stored]()
-        for folder in self.folders:
-            for run in folder.runs():
-                found[run.spec.id] = min(found.get(run.spec.id, run), run, key=attrgetter("rank"))
-        return found
+        """Return every readable run by its id. Raises `StoreError`."""
+        runs = dict[str, Stored]()
+        for file in (file for folder in self.folders for file in self.indexed(folder)):
+            for id, run in file.entries.items():
+                if self._is_shown(run) and (id not in runs or run.rank < runs[id].rank):
+                    runs[id] = run
+        return runs
 
     def conflicts(self) -> dict[str, Sequence[Path]]:
         """Finished runs of the user that several packs hold with different scores, with a warning for each.
 
         By id, these packs; the first is the one that is shown. All stay as they are until the user removes a copy.
         """
-        holding: dict[str, list[RunFile]] = {}
-        for pack in self.packs.all():
+        packs: dict[str, dict[Path, str | None]] = {}
+        for pack in self.indexed(self.packs):
             for id, run in pack.entries.items():
                 if run.failure is None and not run.shipped:
-                    holding.setdefault(id, []).append(pack)
-        found: dict[str, Sequence[Path]] = {}
-        for id, packs in holding.items():
-            if len(packs) > 1 and len({self._checksum(pack, id) for pack in packs} - {None}) > 1:
-                found[id] = [pack.path for pack in packs]
-                shown, *others = map(str, found[id])
-                say = (
-                    f"Run {id} has other scores in {', '.join(map(repr, others))} than in {shown!r}, which is shown. "
-                    f"Both stay until you move one of the files away; `pflbench rm {id}` removes both copies."
-                )
-                warnings.warn(say, OtherScores, stacklevel=3)
-        return found
+                    packs.setdefault(id, {})[pack.path] = run.checksum
+        different = {id: [*sums] for id, sums in packs.items() if len({*sums.values()} - {None}) > 1}
+        for id, (first, *others) in different.items():
+            warnings.warn(
+                f"Run {id} has other scores in {', '.join(repr(str(other)) for other in others)} than in "
+                f"{str(first)!r}, which is shown. Both stay until you move one of the files away; "
+                f"`pflbench rm {id}` removes both copies.",
+                stacklevel=3,
+            )
+        return dict(different)
 
-    def _checksum(self, pack: RunFile, id: str) -> str | None:
-        """`schema.checksum` of a pack's run; None if it cannot be read."""
-        from pflbench.store import schema
+    def indexed(self, folder: Path) -> Sequence[RunFile]:
+        """The Parquet files of a folder, by name. Raises `StoreError`."""
+        return [file for path in files.parquet_files(folder) if (file := self._at(path)) is not None]
 
-        key = pack.path, pack.footer.identity, id
-        if key not in self._checksums:
-            known = pack.entries[id].checksum
-            result = self.packs.read(pack.entries[id]) if known is None else None
-            self._checksums[key] = known if result is None else schema.checksum(result)
-        return self._checksums[key]
+    def remove(self, file: RunFile) -> None:
+        """Remove a pack, or a single run that was not replaced meanwhile. Raises `StoreError`."""
+        self._files.pop(file.path, None)
+        if file.packed or file.is_current():
+            files.unlink(file.path)
+
+    def _at(self, path: Path) -> RunFile | None:
+        """The file with this path; None if there is none. Packs never change. Raises `StoreError`."""
+        from pflbench.store.runfile import RunFile
+
+        known = self._files.get(path)
+        if known is not None and (known.packed or known.is_current()):
+            return known
+        self._files.pop(path, None)
+        with files.failing(f"Cannot read {str(path)!r}"), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return self._add(RunFile(path))
+        return None
+
+    def _add(self, file: RunFile) -> RunFile:
+        is_named = file.entries.keys() == {file.path.stem} if file.path.parent == self.runs else file.packed
+        if file.entries and not is_named:
+            file.entries.clear()
+            file.unread.append(Unfit("a pack belongs into packs/, a single run under its id into runs/"))
+        for reason in {str(reason): reason for reason in file.unread}.values():
+            files.warn(file.path, reason)
+        for id, run in file.entries.items():
+            if shipped.line(run) in self._shipped:
+                file.entries[id] = run._replace(shipped=True)
+        self._files[file.path] = file
+        return file
+
+    def _best(self, id: str) -> Stored | None:
+        copies = (file.entries[id] for file in self._files.values() if id in file.entries)
+        return min(filter(self._is_shown, copies), key=attrgetter("rank"), default=None)
+
+    def _is_shown(self, run: Stored) -> bool:
+        """True for runs that the user requested: of the package's folder only those that came with it."""
+        return not self.fresh if run.shipped else run.path.parent in self.folders[:2]
+
+
+class ShownStore(Store):
+    """The runs under a results folder for readers, with those that came with pflbench, unless `fresh`."""
+
+    def __init__(self, root: Path, fresh: bool = False) -> None:
+        super().__init__(root, packaged=True, fresh=fresh)

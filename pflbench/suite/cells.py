@@ -15,7 +15,7 @@ from pflbench.spec import RunSpec
 from pflbench.stages import Shown, canonical
 from pflbench.suite.figure import Sizes
 from pflbench.suite.schema import LayoutTable, Mean, Spread
-from pflbench.suite.scoped import ALONE, Departure, Layer, Note
+from pflbench.suite.scoped import Departure, Note, Remarks, anywhere, holding
 
 UNPRINTED = ("guess", "tuned")
 """Sources of values that neither the paper nor its code gives: guessed, or tuned by us."""
@@ -41,19 +41,23 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row: `method` is the name in the runs' specs; `stages` are those the table shows, in its order."""
+    """A row: `method` is the name in the runs' specs; `stages` are those the table shows, in its order.
+
+    `like`: id of the row whose hyperparameters it takes (`--like`); empty for a row of the suite.
+    """
 
     id: str
     title: str
     method: str
     stages: tuple[Shown, ...]
+    like: str = ""
 
 
 @dataclass(frozen=True)
 class TableColumn:
     """A column, as the profile sets it. `smallest`: it reads so many clients, those with the fewest examples.
 
-    Where the profile puts another dataset in the place of the paper's, `group` says so, and `stands_in` is that one.
+    Where the profile puts another dataset in the place of the paper's, `group` says so, and `replacement` is that one.
     """
 
     id: str
@@ -65,12 +69,12 @@ class TableColumn:
     clients: int
     rounds: int
     smallest: int | None = None
-    stands_in: str = ""
+    replacement: str = ""
 
     @property
     def called(self) -> str:
         """Its id and, where that speaks of another dataset, the one that it has."""
-        return f"{self.id} (on {self.stands_in})" if self.stands_in else self.id
+        return f"{self.id} (on {self.replacement})" if self.replacement else self.id
 
     @property
     def setting(self) -> str:
@@ -190,12 +194,12 @@ def unread(run: RunSpec, info: MethodInfo | None) -> set[str]:
     A method's own value, its batch say, stands in place of the column's. Some methods draw no minibatches. Passes that
     are drawn anew have a short last minibatch or none, whatever `tail` says.
     """
-    found = set(run.method.hyper)
+    result = set(run.method.hyper)
     if info and not info.minibatches:
-        found.add("batch")
+        result.add("batch")
     if run.keeps_tail != (run.tail == "keep"):
-        found.add("tail")
-    return found
+        result.add("tail")
+    return result
 
 
 @dataclass(frozen=True)
@@ -260,7 +264,7 @@ class CountedColumn(NamedTuple):
     @property
     def title(self) -> str:
         """Title of its line."""
-        instead = self.column.stands_in
+        instead = self.column.replacement
         return f"{instead} for {self.column.title}" if instead else self.column.title
 
 
@@ -280,7 +284,7 @@ class Expansion:
         extends: The suite file that this one, `path`, extends.
         part: The selection that it expands.
         paper_round: Scored round of the paper's numbers.
-        layer: Notes, departures and the like, which cells look up.
+        remarks: Notes, departures and the like of the suite.
         counted: The columns of a suite of statistics, which has no cells.
     """
 
@@ -306,7 +310,7 @@ class Expansion:
     extends: Path | None
     part: Selection
     paper_round: ReadAs = "last"
-    layer: Layer = ALONE
+    remarks: Remarks = ()
     counted: tuple[CountedColumn, ...] = ()
 
     @property
@@ -334,30 +338,31 @@ class Expansion:
         label = self.stages.get(stage, "") if stage and len(self.stages) > 1 else ""
         return ColumnHead(column, stage, label)
 
-    def place(self, cell: Cell) -> tuple[str, str]:
+    def key_of(self, cell: Cell) -> tuple[str, str]:
         """The ids of a cell's row and `ColumnHead`."""
         return cell.row.id, self.head(cell).id
 
     def notes_on(self, cells: Iterable[Cell]) -> tuple[str, ...]:
         """Its notes, but for those that are about rows or columns and none of these cells."""
-        here = self.layer.anywhere(Note, [(None, None), *((cell.row, cell.column.id) for cell in cells)])
-        elsewhere = {one.text for one in self.layer.of_kind(Note)} - {one.text for one in here}
+        here = anywhere(self.remarks, Note, [(None, None), *((cell.row, cell.column.id) for cell in cells)])
+        every = {one.text for file in self.remarks for one in file if isinstance(one, Note)}
+        elsewhere = every - {one.text for one in here}
         return tuple(note for note in self.notes if note not in elsewhere)
 
     @cached_property
     def departures(self) -> tuple[Departure, ...]:
         """Departures that concern some cell."""
         places = [(row, column.id) for row in self.rows or (None,) for column in self.columns]
-        return self.layer.anywhere(Departure, places)
+        return anywhere(self.remarks, Departure, places)
 
     def departures_of(self, cell: Cell) -> list[Departure]:
         """Departures that concern a cell."""
-        return list(self.layer.found(Departure, cell.row, cell.column.id))
+        return list(holding(self.remarks, Departure, cell.row, cell.column.id))
 
     @cached_property
     def places(self) -> dict[tuple[str, str], Cell]:
         """The cells by their places."""
-        return {self.place(cell): cell for cell in self.cells}
+        return {self.key_of(cell): cell for cell in self.cells}
 
     def provenance(self, cell: Cell) -> dict[str, str | int | list[int] | list[str]]:
         """Provenance of a cell's runs: its place in the table, and selected values that replace the suite's.
@@ -371,15 +376,16 @@ class Expansion:
             "rounds": part.rounds,
             "seeds": list(part.seeds),
             "precision": part.precision,
+            "like": cell.row.like,
             "set": [one for one in part.overrides if one.partition("=")[0].rpartition(".")[0].strip() in names],
         }
-        place = {"suite": self.suite, "profile": self.profile, "row": cell.row.id, "column": cell.column.id}
-        return place | {key: value for key, value in chosen.items() if value}
+        requested = {"suite": self.suite, "profile": self.profile, "row": cell.row.id, "column": cell.column.id}
+        return requested | {key: value for key, value in chosen.items() if value}
 
     @cached_property
     def settings(self) -> frozenset[str]:
         """The `RunSpec.setting` of every run."""
         # Seeds and grid points of a cell share it, unless user-supplied data differ by seed.
         first = [run for cell in self.cells for run in (cell.choices[0][0] if cell.choices else cell.runs[:1])]
-        own = [run for run in self.runs if run.dataset.content or run.partition.content]
-        return frozenset(run.setting() for run in (*first, *own))
+        reading = [run for run in self.runs if run.dataset.content or run.partition.content]
+        return frozenset(run.setting() for run in (*first, *reading))

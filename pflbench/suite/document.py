@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr
 
 from pflbench.errors import UsageError, unknown
 from pflbench.names import without_folder
@@ -29,9 +30,9 @@ from pflbench.suite.schema import (
     SuiteTable,
     Tune,
 )
-from pflbench.suite.scoped import ALONE, Departure, Follows, Inference, Layer, Note, Scoped, Suspicion
-from pflbench.suite.sources import Sources
-from pflbench.suite.strict import KeyPath, TomlTable, check_keys, check_names, fault, validated
+from pflbench.suite.scoped import Departure, Follows, Inference, Note, Remarks, Scoped, Suspicion
+from pflbench.suite.sources import Sources, split
+from pflbench.suite.strict import TomlTable, all_known, at, validated
 from pflbench.suite.user_supplied import UserSupplied
 
 ColumnKey = tuple[str, str, str, int, int]
@@ -51,7 +52,7 @@ class Document(TomlTable):
     """Name, paper, seeds and notes."""
     federation: FederationTable
     """Clients and their data, shared by every column."""
-    evaluation: Evaluation
+    evaluation: Evaluation = Field(default_factory=Evaluation)
     """Clients that are scored, and the rule."""
     column: Annotated[list[Column], Field(min_length=1)]
     """Columns, in their order."""
@@ -85,13 +86,29 @@ class Document(TomlTable):
     """Trials of `pflbench tune`."""
     profile: dict[str, Profile] = Field(default_factory=dict)
     """Named overrides of this file."""
-    _inherited: Layer = PrivateAttr(default=ALONE)
+    _inherited: Remarks = PrivateAttr(default=())
+    _origins: dict[str, str] = PrivateAttr(default_factory=dict)
 
-    @cached_property
-    def layer(self) -> Layer:
-        """Scoped tables of this file, over those of the files that it extends."""
-        tables = (*self.suite.notes, *self.departure, *self.suspect, *self.inferred, *self.follows)
-        return replace(self._inherited, tables=tables)
+    @property
+    def origins(self) -> Mapping[str, str]:
+        """Sources that are written beside values, by the path of the key: `column[0].dataset.normalize`."""
+        return self._origins
+
+    @property
+    def remarks_by_key(self) -> dict[str, Sequence[Scoped]]:
+        """Scoped tables of this file, by their key."""
+        return {
+            "suite.notes": self.suite.notes,
+            "departure": self.departure,
+            "suspect": self.suspect,
+            "inferred": self.inferred,
+            "follows": self.follows,
+        }
+
+    @property
+    def remarks(self) -> Remarks:
+        """Scoped tables of this file, then those of the files that it extends."""
+        return (tuple(chain.from_iterable(self.remarks_by_key.values())), *self._inherited)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -101,30 +118,24 @@ class Document(TomlTable):
         """
         return canonical(stage for row in self.row for stage in row.named)
 
-    def seeds(self, column: Column) -> tuple[int, ...]:
-        """Seeds of a column: its own, else the suite's."""
-        return tuple(column.seeds or self.suite.seeds)
-
     @property
-    def all_seeds(self) -> tuple[int, ...]:
+    def all_seeds(self) -> set[int]:
         """Seeds of the suite and of any column."""
-        return tuple(dict.fromkeys([*self.suite.seeds, *(seed for one in self.column for seed in one.seeds or ())]))
+        return {*self.suite.seeds, *chain.from_iterable(column.seeds or () for column in self.column)}
 
     @property
     def held_out(self) -> bool:
         """True if clients that never train are scored in some column."""
-        who, shared = self.evaluation.clients, self.federation
-        sizes = [(column.clients or shared.clients, column.training_clients) for column in self.column]
-        return any(scores_held_out(who, training or shared.training_clients or n, n) for n, training in sizes)
+        sizes = [(column.clients or 0, column.training_clients) for column in self.column]
+        return any(scores_held_out(self.evaluation.clients, training or n, n) for n, training in sizes)
 
     def column_keys(self, rounds: int | None = None) -> set[ColumnKey]:
         """Keys of the columns' runs, without expanding it; `rounds`: selected instead of its own."""
-        own, plain = {row.rounds for row in self.row if row.rounds}, without_folder
+        of_rows, plain = {row.rounds for row in self.row if row.rounds}, without_folder
         return {
-            (plain(c.dataset.name), plain(c.partition.name), plain(c.model), clients, count)
+            (plain(c.dataset.name), plain(c.partition.name), plain(c.model), c.clients or 0, count)
             for c in self.column
-            for clients in [c.clients or self.federation.clients]
-            for count in {rounds or c.rounds, *(min(one, rounds or one) for one in own)}
+            for count in {rounds or c.rounds, *(min(one, rounds or one) for one in of_rows)}
         }
 
     @property
@@ -142,140 +153,93 @@ class Document(TomlTable):
             return tuple(stage for stage in self.layout.stages if stage in row.named)
         return (row.stage,) if row.stage else tuple(row.stages or ())
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Document:
-        _check_ids(self)
-        if self.statistics is None:
-            figures.check(self.figure, self.row, self.column)
-        else:
-            figures.check_statistics(self.statistics, self.figure is not None, self.row, self.column)
-        _check_stages(self)
-        _check_derived(self)
-        _check_references(self)
-        _check_scopes(self)
-        _check_finetuning(self)
-        check_names(("tune", "columns"), "column", self.tune.columns, [column.id for column in self.column])
-        _check_seeds(self)
-        if "paper" in self.profile:
-            raise fault(("profile", "paper"), "the profile 'paper' is the suite file itself")
-        return self
+
+Named = tuple[str, str, Iterable[str], Iterable[str]]
+"""Key, kind of thing, names at that key, and all names of that kind."""
 
 
-def _check_seeds(document: Document) -> None:
-    lists: dict[KeyPath, Sequence[int]] = {("suite", "seeds"): document.suite.seeds}
-    lists |= {("column", i, "seeds"): column.seeds or () for i, column in enumerate(document.column)}
-    for path, seeds in lists.items():
-        if len(set(seeds)) < len(seeds):
-            raise fault(path, "a seed is there twice")
-        if seeds and path[0] == "column" and document.statistics:
-            raise fault(path, "its images are counted with the suite's seeds")
+def check(document: Document) -> None:
+    """Check that the tables of a file fit together. Raises `UsageError` that begins with the key."""
+    rows, columns = {row.id: document.shown(row) for row in document.row}, [column.id for column in document.column]
+    derived = {
+        axis: {one.id: one.of for one in document.derived if one.axis == axis}  # by id, its two parts
+        for axis in ("rows", "columns")
+    }
+    shown = rows | {id_: rows.get(first, ()) for id_, (first, _) in derived["rows"].items()}
+    _check_ids("row", [*(row.id for row in document.row), *(one.id for one in document.derived)])
+    _check_ids("column", [*columns, *(one.id for one in document.derived)])
+    known = {"rows": rows, "columns": columns, "methods": [row.method for row in document.row]}
+    named: list[Named] = [
+        ("tune.columns", "column", document.tune.columns, columns),
+        ("statistics.reference", "column", document.statistics.reference if document.statistics else (), columns),
+        ("reference", "row", document.reference, shown),
+    ]
+    named += _named_by_remarks(document, known)
+    named += _named_by_references(document, shown, [*columns, *derived["columns"]])
+    for key, kind, names, every in named:
+        with at(key):
+            all_known(kind, names, every)
+    _check_stages(document)
+    figures.check(document.figure, document.statistics, document.row, document.column)
+    if "paper" in document.profile:
+        raise UsageError("profile.paper: the profile 'paper' is the suite file itself.")
 
 
-def _check_ids(document: Document) -> None:
-    taken: set[str] = set()
-    for table, items in (("row", document.row), ("column", document.column)):
-        ids = [item.id for item in items]
-        taken.update(ids)
-        for i, id_ in enumerate(ids):
-            if id_ in ids[:i]:
-                raise fault((table, i, "id"), f"there is already a {table} {id_!r}")
-    for i, derived in enumerate(document.derived):
-        if derived.id in taken:
-            raise fault(("derived", i, "id"), f"there is already a row or column {derived.id!r}")
-        taken.add(derived.id)
+def _named_by_remarks(document: Document, known: Mapping[str, Iterable[str]]) -> Iterator[Named]:
+    """Names in derived rows and columns and in remarks; `known`: all names, by the key that has them."""
+    for i, one in enumerate(document.derived):
+        yield f"derived[{i}].{one.axis}", one.axis[:-1], one.of, known[one.axis]
+    for key, remarks in document.remarks_by_key.items():
+        for i, remark in enumerate(remarks):
+            for axis, every in known.items():
+                yield f"{key}[{i}].{axis}", axis[:-1], getattr(remark, axis) or (), every
+
+
+def _named_by_references(
+    document: Document, shown: Mapping[str, Sequence[str]], columns: Sequence[str]
+) -> Iterator[Named]:
+    """Names in the paper's numbers. `shown`: stages of each row. Raises `UsageError` where several need a number."""
+    for row, cells in document.reference.items():
+        yield f"reference.{row}", "column", cells, columns
+        for column, printed in cells.items():
+            stages = shown.get(row, ())
+            if isinstance(printed, dict):
+                yield f"reference.{row}.{column}", "stage", printed, stages
+            elif len(stages) > 1:
+                raise UsageError(f"reference.{row}.{column}: write one for each of {', '.join(stages)}.")
+
+
+def _check_ids(kind: str, ids: Sequence[str]) -> None:
+    for i, id_ in enumerate(ids):
+        if id_ in ids[:i]:
+            raise UsageError(f"{kind}: there is already a {kind} {id_!r}. Write another id.")
 
 
 def _check_stages(document: Document) -> None:
-    for stage in document.layout.stages if document.row else ():
-        if not any(stage in row.named for row in document.row):
-            raise fault(("layout", "stages", stage), "no row has this stage")
     for i, row in enumerate(document.row):
-        place = ("row", i, row.stage_key)
-        if not document.shown(row):
-            raise fault(place, f"the table shows none of it: layout.stages has {', '.join(document.layout.stages)}")
-        if len(document.shown(row)) > 1 and not document.layout.stages:
-            raise fault(place, "layout.stages is missing, which says how several stages stand beside each other")
-        for left in {"stored", "sampled"} & {*row.named}:
-            if document.evaluation.clients == "held-out":
-                raise fault(place, f"held-out clients, who are scored, never train, so nothing is {left!r}")
-
-
-def _check_derived(document: Document) -> None:
-    known = {"rows": [row.id for row in document.row], "columns": [column.id for column in document.column]}
-    shown = {row.id: document.shown(row) for row in document.row}
-    for i, derived in enumerate(document.derived):
-        check_names(("derived", i, derived.axis), derived.axis[:-1], derived.of, known[derived.axis])
-        if derived.axis == "rows" and shown[derived.of[0]] != shown[derived.of[1]]:
-            raise fault(("derived", i, "rows"), "the two are shown at different stages")
-
-
-def _check_references(document: Document) -> None:
-    shown = {row.id: document.shown(row) for row in document.row}
-    rows = shown | {d.id: shown[d.of[0]] for d in document.derived if d.axis == "rows"}
-    own = [column.id for column in document.column]
-    check_keys(("reference",), document.reference, rows)
-    for row, cells in document.reference.items():
-        # Where a derived row meets a derived column, there is nothing.
-        derived = [d.id for d in document.derived if d.axis == "columns" and row in shown]
-        check_keys(("reference", row), cells, [*own, *derived])
-        for column, printed in cells.items():
-            if isinstance(printed, list) and len(rows[row]) > 1:
-                which = f"of which stage? The row is shown at {', '.join(rows[row])}"
-                raise fault(("reference", row, column), which)
-            for stage in printed if isinstance(printed, dict) else ():
-                if stage not in rows[row]:
-                    raise fault(("reference", row, column, stage), "the row is not shown at this stage")
-
-
-def _check_scopes(document: Document) -> None:
-    known = {
-        "rows": [row.id for row in document.row],
-        "methods": list(dict.fromkeys(row.method for row in document.row)),
-        "columns": [column.id for column in document.column],
-    }
-    lists: dict[KeyPath, Sequence[Scoped]] = {
-        ("suspect",): document.suspect,
-        ("inferred",): document.inferred,
-        ("follows",): document.follows,
-        ("departure",): document.departure,
-        ("suite", "notes"): document.suite.notes,
-    }
-    for path, scopes in lists.items():
-        for i, scope in enumerate(scopes):
-            for key, there in known.items():
-                check_names((*path, i, key), key[:-1], getattr(scope, key) or (), there)
-
-
-def _check_finetuning(document: Document) -> None:
-    if not document.row:  # what an extended suite says of it is of no use
-        return
-    finetuned, rule = "finetuned" in document.scored_anywhere, document.evaluation.finetune
-    if finetuned != (rule is not None):
-        problem = "no row has the stage 'finetuned'" if rule else "missing, but a row has the stage 'finetuned'"
-        raise fault(("evaluation", "finetune"), problem)
-    if rule is not None:
-        return
-    if document.evaluation.report:
-        raise fault(("evaluation", "report"), "there is no fine-tuning to report steps of")
-    for i, column in enumerate(document.column):
-        if column.report:
-            raise fault(("column", i, "report"), "there is no fine-tuning to report steps of")
-        if column.finetune.model_fields_set:
-            raise fault(("column", i, "finetune"), "there is no evaluation.finetune to override")
+        shown = document.shown(row)
+        if not shown or (len(shown) > 1 and not document.layout.stages):
+            raise UsageError(f"row[{i}].stages: list those that the table shows in layout.stages.")
+        if document.evaluation.clients == "held-out" and not {"stored", "sampled"}.isdisjoint(row.named):
+            raise UsageError(f"row[{i}].stages: held-out clients never train, so nothing is 'stored' or 'sampled'.")
+    if "finetuned" in document.scored_anywhere and document.evaluation.finetune is None:
+        raise UsageError("evaluation.finetune: missing, but a row has the stage 'finetuned'.")
 
 
 @dataclass(frozen=True)
 class Suite:
-    """A checked suite file: one document per profile, `paper` (no override) first."""
+    """A suite file, its tables checked; each profile's when it is first asked for."""
 
     path: Path
-    documents: Mapping[str, Document]
+    raw: Mapping[str, Any]
+    """Content of the file with all that it takes over and with defaults."""
     called: str
     """The name or path by which it was loaded."""
+    inherited: Remarks = ()
+    """Remarks of the files that it extends."""
     supplied: UserSupplied = field(default_factory=UserSupplied)
     """Folders of user-supplied code and data."""
-    defaults: tuple[str, ...] = ()
-    """Defaults in force that runs or numbers depend on, in words."""
+    _documents: dict[str, Document] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def file(self) -> str:
@@ -285,53 +249,73 @@ class Suite:
     @property
     def name(self) -> str:
         """The suite's name."""
-        return self.documents["paper"].suite.name
+        return self.document().suite.name
 
     @property
     def profiles(self) -> tuple[str, ...]:
-        """The profiles there are, `paper` first."""
-        return tuple(self.documents)
+        """The profiles there are, `paper` (the file as it is) first."""
+        return ("paper", *self.document().profile)
 
     def document(self, profile: str = "paper") -> Document:
-        """The suite under a profile."""
-        if profile not in self.documents:
-            others = self.documents.keys()
+        """The suite under a profile. Raises `UsageError` with the file and key path of all that is wrong."""
+        if profile not in self._documents:
+            self._documents[profile] = self._validated(profile)
+        return self._documents[profile]
+
+    def _validated(self, name: str) -> Document:
+        if name == "paper":
+            return self._checked(self.raw, str(self.path), self.inherited)
+        paper = self.document()
+        if name not in paper.profile:
             whole = f"Without --profile, {self.name} runs whole, as its file says."
-            if not others:
-                raise UsageError(f"Unknown profile {profile!r}: {self.name} has none. {whole}")
-            raise UsageError(f"{unknown('profile', profile, others)} {whole}")
-        return self.documents[profile]
+            raise UsageError(f"{unknown('profile', name, self.profiles)} {whole}")
+        profile, where = paper.profile[name], f"{self.path}: profile.{name}"
+        with at(where):
+            all_known("column", profile.column, ["*", *(column.id for column in paper.column)])
+        inherited = self.inherited
+        if profile.notes is not None:
+            inherited = [[one for one in file if not isinstance(one, Note)] for file in inherited]
+        return self._checked(_patched(self.raw, profile), where, inherited)
+
+    def _checked(self, raw: Mapping[str, Any], where: str, inherited: Remarks) -> Document:
+        """The checked document of a file's content; its columns have the values that all of them share."""
+        origins: dict[str, str] = {}
+        with at(where):
+            plain = split(raw, "", origins)
+        document = validated(Document, plain, f"{where}: ")
+        shared = document.federation.model_dump(exclude_none=True) | {"seeds": document.suite.seeds}
+        of_all = {key.removeprefix("federation."): source for key, source in origins.items()}
+        columns = []
+        for i, column in enumerate(document.column):
+            added = {key: value for key, value in shared.items() if getattr(column, key) is None}
+            columns.append(column.model_copy(update=added))
+            origins = {f"column[{i}].{key}": source for key, source in of_all.items() if key in added} | origins
+        document = document.model_copy(update={"column": columns})
+        with at(where):
+            check(document)
+        document._inherited, document._origins = inherited, origins
+        return document
 
 
-def parse(raw: Mapping[str, Any], path: Path, layer: Layer = ALONE) -> Suite:
-    """Check the content of a TOML file; every mistake is a `UsageError` with the file and key path.
+def parse(raw: Mapping[str, Any], path: Path, remarks: Remarks = ()) -> Suite:
+    """The suite of a TOML file's content; every mistake is a `UsageError` with the file and key path.
 
-    Values that the content takes over from elsewhere (`extends`, `like`) are in it already, see `inherit`. `layer` has
+    Values that the content takes over from elsewhere (`extends`, `like`) are in it already, see `inherit`. `remarks`:
     the scoped tables of the files that it extends.
     """
-    paper = validated(Document, raw, f"{path}: ")
-    documents = {"paper": paper}
-    for name, profile in paper.profile.items():
-        prefix = f"{path}: profile.{name}: "
-        ids = [c.id for c in paper.column]
-        for column in profile.column:
-            if column not in ("*", *ids):
-                raise UsageError(f"{prefix}{unknown('column', column, ids)}")
-        documents[name] = validated(Document, _patched(raw, paper, profile), prefix)
-    for name, document in documents.items():
-        own = name != "paper" and paper.profile[name].notes is not None
-        document._inherited = layer.without(Note) if own else layer
-    return Suite(path, documents, str(path))
+    suite = Suite(path, raw, str(path), remarks)
+    suite.document()
+    return suite
 
 
-def _patched(raw: Mapping[str, Any], paper: Document, profile: Profile) -> dict[str, Any]:
-    """A profile's tables; those that none can override as `paper` has them, checked already."""
-    patched = {key: getattr(paper, key) for key in paper.model_fields_set - {"profile"}}
+def _patched(raw: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
+    """The file's content with a profile's tables over it."""
+    patched = {key: value for key, value in raw.items() if key != "profile"}
     patched["suite"] = raw["suite"] | profile.model_dump(include={"seeds", "notes"}, exclude_none=True)
     for table in ("federation", "evaluation", "hyper"):
         patched[table] = merged(raw.get(table, {}), getattr(profile, table))
     over = profile.column
-    left = () if profile.seeds is None else ("seeds",)  # of what is in place of theirs
-    columns = [{key: value for key, value in column.items() if key not in left} for column in raw["column"]]
+    dropped = () if profile.seeds is None else ("seeds",)  # of what is in place of theirs
+    columns = [{key: value for key, value in column.items() if key not in dropped} for column in raw["column"]]
     patched["column"] = [merged(merged(column, over.get("*", {})), over.get(column["id"], {})) for column in columns]
     return patched

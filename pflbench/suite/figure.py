@@ -6,15 +6,14 @@ A figure has a panel for every column (and stage that `layout.stages` lists), an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field
 
-from pflbench.errors import unknown
+from pflbench.errors import UsageError
 from pflbench.spec import Positive
 from pflbench.suite.schema import Column, Rate, Row
-from pflbench.suite.strict import TomlTable, check_keys, fault
+from pflbench.suite.strict import TomlTable
 
 
 class Scatter(TomlTable):
@@ -44,12 +43,6 @@ class Histogram(TomlTable):
     """Number of training rows of each type."""
     bins: Positive
     """About the number of bins."""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Histogram:
-        if self.types % self.classes:
-            raise fault(("types",), f"{self.types} types cannot be divided among {self.classes} classes")
-        return self
 
 
 class Classes(TomlTable):
@@ -110,14 +103,6 @@ class Across(TomlTable):
     y: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
     """Least and most accuracy shown; by default all."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Across:
-        if self.at is not None and any(a >= b for a, b in pairwise(self.at)):
-            raise fault(("at",), "numbers that rise from column to column")
-        if self.y is not None and not self.y[0] < self.y[1]:
-            raise fault(("y",), "the least accuracy shown, then the most")
-        return self
-
 
 class Tsne(TomlTable):
     """Each client's mean features after each of the first rounds, a point a round, laid out by t-SNE.
@@ -134,13 +119,6 @@ class Tsne(TomlTable):
     """Perplexity of t-SNE."""
     seed: Annotated[int, Field(ge=0)]
     """Seed of t-SNE; runs are those of one of the suite's seeds."""
-
-    @model_validator(mode="after")
-    def _enough(self) -> Tsne:
-        for i, number in enumerate(self.rounds):
-            if number <= self.perplexity:
-                raise fault(("rounds", i), f"{number} points are too few for a perplexity of {self.perplexity:g}")
-        return self
 
 
 class Sizes(TomlTable):
@@ -170,67 +148,23 @@ class Statistics(TomlTable):
 FromRuns = Scatter | Kde | Curve | Steps | Across | Tsne
 Untrained = Histogram | Classes
 """Figures of partitions, which have no rows."""
-KINDS = ("scatter", "histogram", "classes", "kde", "curve", "steps", "columns", "tsne")
 _NEEDED = {"steps": "finetuned", "tsne": "personalized"}
 """The stage that a kind of figure shows, whatever stages its rows have."""
+Figure = Annotated[FromRuns | Untrained, Field(discriminator="kind")]
 
 
-_OF = {"histogram": "sizes", "classes": "classes"}
-
-
-def _of_a_kind(value: Any) -> Any:
-    if isinstance(value, dict):
-        if "kind" not in value:
-            raise fault(("kind",), f"missing (known: {', '.join(KINDS)})")
-        if value["kind"] not in KINDS:
-            raise fault(("kind",), str(unknown("kind of figure", str(value["kind"]), KINDS)))
-    return value
-
-
-Figure = Annotated[FromRuns | Untrained, Field(discriminator="kind"), BeforeValidator(_of_a_kind)]
-
-
-def check(figure: FromRuns | Untrained | None, rows: Sequence[Row], columns: Sequence[Column]) -> None:
-    """Raise the error for rows or columns that the figure (None: a table) cannot be made from."""
-    if isinstance(figure, Untrained):
-        _check_untrained(figure, rows, columns)
-    elif not rows:
-        raise fault(("row",), "[] has no row, and only a histogram of sizes or of classes needs none. Write a [[row]]")
-    if isinstance(figure, Kde | Curve | Steps | Tsne):
-        for i, row in enumerate(rows):
-            _check_row(figure, i, row)
-    if isinstance(figure, Across) and figure.at is not None and len(figure.at) != len(columns):
-        raise fault(("figure", "at"), f"{len(figure.at)} numbers for {len(columns)} columns")
-    if isinstance(figure, Tsne) and len(columns) > 1:
-        raise fault(("column", 1), f"a tsne shows one column, not {len(columns)}")
-    if isinstance(figure, Scatter | Kde | Tsne):
-        for i, column in enumerate(columns):
-            if column.subset:
-                raise fault(("column", i, "subset"), f"a {figure.kind} shows all clients")
-
-
-def _check_untrained(figure: Untrained, rows: Sequence[Row], columns: Sequence[Column]) -> None:
-    """Reject rows, and for a histogram of sizes a partition whose sizes have no exact law."""
-    if rows:
-        raise fault(("row",), f"a histogram of {_OF[figure.kind]} trains nothing: write row = []")
-    for i, column in enumerate(columns if isinstance(figure, Histogram) else ()):
-        if column.partition.name != "random-slicing":
-            raise fault(("column", i, "partition", "name"), "sizes are drawn of random-slicing only")
-
-
-def _check_row(figure: Kde | Curve | Steps | Tsne, i: int, row: Row) -> None:
-    """Reject a row with a choice per client, or without the stage that the figure shows."""
-    if row.grid:
-        raise fault(("row", i, "grid"), f"a {figure.kind} cannot show what clients choose after the last round")
-    needed = _NEEDED.get(figure.kind)
-    if needed and needed != row.stage and needed not in row.named:
-        raise fault(("row", i, row.stage_key), f"a {figure.kind} shows the stage {needed!r}")
-
-
-def check_statistics(statistics: Statistics, figure: bool, rows: Sequence[Row], columns: Sequence[Column]) -> None:
-    """Raise the error for what does not go with statistics; `figure`: the suite has one, too."""
-    if figure:
-        raise fault(("figure",), "a suite is either statistics or a figure")
-    if rows:
-        raise fault(("row",), "statistics train nothing: write row = []")
-    check_keys(("statistics", "reference"), statistics.reference, [column.id for column in columns])
+def check(
+    figure: FromRuns | Untrained | None, statistics: Statistics | None, rows: Sequence[Row], columns: Sequence[Column]
+) -> None:
+    """Raise `UsageError` for rows or columns that a figure, statistics or (both None) a table cannot be made from."""
+    if bool(rows) == (statistics is not None or isinstance(figure, Untrained)):
+        raise UsageError("row: statistics, histograms and classes train nothing: row = []. All else needs a row.")
+    if isinstance(figure, Across) and len(figure.at or columns) != len(columns):
+        raise UsageError(f"figure.at: {len(figure.at or ())} numbers for {len(columns)} columns.")
+    if isinstance(figure, Histogram) and any(column.partition.name != "random-slicing" for column in columns):
+        raise UsageError("column: a histogram has the partition random-slicing alone.")
+    for i, row in enumerate(rows):
+        if row.grid and isinstance(figure, Kde | Curve | Steps | Tsne):
+            raise UsageError(f"row[{i}].grid: a {figure.kind} cannot show what clients choose after the last round.")
+        if figure and _NEEDED.get(figure.kind, row.named[0]) not in row.named:
+            raise UsageError(f"row[{i}].stage: a {figure.kind} shows the stage {_NEEDED[figure.kind]!r}.")

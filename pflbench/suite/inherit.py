@@ -6,16 +6,17 @@ All of it happens to the raw tables. Of a file's own only the shape is checked b
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from pflbench.errors import UsageError, unknown
+from pflbench.suite.strict import all_known, at
 
 Raw = dict[str, Any]
-LIST = "pflbench ls suites --all"
-"""Command that lists the suites that come with pflbench."""
 TAKEN = ("paper", "protocol", "seeds", "spread", "paper_round")
 """Keys of `[suite]` that a file takes over from the one it extends as they are."""
 
@@ -25,7 +26,10 @@ class _Loose(BaseModel):
 
 
 class _Head(_Loose):
+    extends: str = ""
     notes: list[Any] = []
+    rows: list[str] = []
+    columns: list[str] = []
 
 
 class _Like(_Loose):
@@ -48,7 +52,7 @@ class Shape(_Loose):
     profile: dict[str, _Profile] = {}
     federation: Raw = {}
     evaluation: Raw = {}
-    hyper: Raw = {}
+    hyper: dict[str, Raw] = {}
     sources: Raw = {}
     layout: Raw = {}
     tune: Raw = {}
@@ -78,35 +82,8 @@ def _replaces(key: str, new: Raw, old: Raw) -> bool:
     return not new.keys().isdisjoint({"value", "like"}) and (new | old).keys() <= {"value", "source", "like"}
 
 
-def extended_file(raw: Mapping[str, Any], path: Path, shipped: Mapping[str, Path]) -> Path | None:
-    """The file that this one extends; None if it stands alone. Raises `UsageError` if it is not there.
-
-    `shipped`: files of the suites that may be named instead.
-    """
-    return _named_file(raw.get("suite", {}).get("extends"), f"{path}: suite.extends", path, shipped)
-
-
-def file_beside(raw: Mapping[str, Any], path: Path, shipped: Mapping[str, Path]) -> Path | None:
-    """The file whose numbers stand beside this one's; None if there is none. Raises `UsageError` as `extended_file`."""
-    return _named_file(raw.get("layout", {}).get("beside"), f"{path}: layout.beside", path, shipped)
-
-
-def _named_file(name: Any, place: str, path: Path, shipped: Mapping[str, Path]) -> Path | None:
-    if name is None:
-        return None
-    if not isinstance(name, str):
-        raise UsageError(f"{place}: a suite's name, or the path of its file, not {name!r}")
-    file = shipped.get(name, path.parent / name)
-    if not file.is_file():
-        if ".toml" not in name:
-            raise UsageError(f"{place}: {unknown('suite', name, shipped, LIST)}")
-        siblings = [other.name for other in file.parent.glob("*.toml") if other != path]
-        raise UsageError(f"{place}: {unknown('suite file', name, siblings)}")
-    return file
-
-
 class Complete(NamedTuple):
-    """A file's content with all that it takes over; `rows`, `columns`: as `scoped.Layer` has them."""
+    """A file's content with all that it takes over; `rows`, `columns`: by id, the model in the extended file."""
 
     raw: Raw
     rows: Mapping[str, str]
@@ -116,13 +93,12 @@ class Complete(NamedTuple):
 def inherited(raw: Raw, base: Raw | None, path: Path) -> Complete:
     """`raw`, the content of the file `path`, with what it takes over; `base` is the extended file's, complete."""
     below = base or {}
-    whole = "row" not in raw and "row" in below
-    if whole:
-        raw = raw | {"row": below["row"]}
-    rows = _Family("row", raw, below, path)
-    below = _without(below, rows.gone())
-    columns = _Family("column", raw, below, path)
-    result = raw | {family.kind: family.tables for family in (rows, columns) if family.tables}
+    raw = _listed(raw, below, path)
+    rows = _resolved("row", raw, below, path)
+    below = _without(below, _gone(rows, below))
+    columns = _resolved("column", raw, below, path)
+    resolved = {"row": rows, "column": columns}
+    result = raw | {kind: [one.table for one in several] for kind, several in resolved.items() if several}
     for key in ("federation", "evaluation", "hyper", "sources"):
         if key in below:
             result[key] = merged(below[key], raw.get(key, {}))
@@ -130,120 +106,140 @@ def inherited(raw: Raw, base: Raw | None, path: Path) -> Complete:
         result["suite"] = {key: value for key, value in below["suite"].items() if key in TAKEN} | raw["suite"]
         result["layout"] = _layout(below, rows) | raw.get("layout", {})
     if "tune" in below:
-        result["tune"] = _tune(raw.get("tune", {}), below["tune"], [column.get("id") for column in columns.own])
+        result["tune"] = _tune(raw.get("tune", {}), below["tune"], [one.ids[-1] for one in columns])
     result["profile"] = _profiles(raw, below, columns)
-    return Complete(result, {id_: id_ for id_ in rows.below} if whole else rows.models(), columns.models())
+    return Complete(result, _models("row", rows, below), _models("column", columns, below))
 
 
-class _Family:
-    """The columns or rows of a file, each with the one that it is like, in this file or the extended one."""
+def _listed(raw: Raw, below: Raw, path: Path) -> Raw:
+    """The file with the rows and columns that `suite.rows` and `suite.columns` list, then its others.
 
-    def __init__(self, kind: str, raw: Raw, below: Raw, path: Path):
-        self.kind, self.path = kind, path
-        self.own: list[Raw] = raw.get(kind, [])
-        self.below: dict[str, Raw] = {table["id"]: table for table in below.get(kind, [])}
-        self.parents = [self._parent(i) for i in range(len(self.own))]
-        self.tables = [self._resolved(i, ()) for i in range(len(self.own))]
+    A file without any row has all of the extended one.
+    """
+    result = dict(raw)
+    lists = {kind: raw.get("suite", {}).get(f"{kind}s") for kind in ("row", "column")}
+    if "row" not in raw:
+        lists["row"] = lists["row"] or [*_by_id("row", below)]
+    for kind, ids in lists.items():
+        if ids:
+            tables = raw.get(kind, [])
+            with at(f"{path}: suite.{kind}s"):
+                all_known(kind, ids, [*(table.get("id", "") for table in tables), *_by_id(kind, below)])
+            named = [[table for table in tables if table.get("id") == id_] or [{"id": id_, "like": id_}] for id_ in ids]
+            result[kind] = [*chain.from_iterable(named), *(table for table in tables if table.get("id") not in ids)]
+    return result
 
-    def _parent(self, i: int) -> int | str | None:
-        """The one that `own[i]` is like: of this file by its number, or of the extended file by its id."""
-        name = self.own[i].get("like")
-        others = {table.get("id", ""): j for j, table in enumerate(self.own) if j != i}
-        if name is None or name in others:
-            return None if name is None else others[name]
-        if name in self.below:
-            return str(name)
-        for j, table in enumerate(self.own):
-            if "id" not in table:  # which may be the one that is meant
-                raise UsageError(f"{self.path}: {self.kind}[{j}].id: missing (keys there: {', '.join(table)})")
-        raise UsageError(f"{self.path}: {self.kind}[{i}].like: {unknown(self.kind, name, [*others, *self.below])}")
 
-    def _resolved(self, i: int, trail: tuple[int, ...]) -> Raw:
-        if i in trail:
-            ids = " → ".join(repr(self.own[j].get("id")) for j in (*trail[trail.index(i) :], i))
-            raise UsageError(f"{self.path}: {self.kind}[{i}].like: goes round in a circle: {ids}")
-        table, parent = self.own[i], self.parents[i]
-        if parent is None:
-            return table
-        model = self.below[parent] if isinstance(parent, str) else self._resolved(parent, (*trail, i))
+class _Resolved(NamedTuple):
+    """A column or row with all that it takes over.
+
+    `model`: id of the extended file's one that it is like. `ids`: of this file's ones that it is like, from far to
+    near, its own last.
+    """
+
+    table: Raw
+    model: str | None = None
+    ids: tuple[str, ...] = ()
+
+
+def _by_id(kind: str, raw: Raw) -> dict[str, Raw]:
+    return {table["id"]: table for table in raw.get(kind, [])}
+
+
+def _resolved(kind: str, raw: Raw, below: Raw, path: Path) -> list[_Resolved]:
+    """The columns or rows of a file, each with what the one that it is like has, in this file or the extended one."""
+    tables, models = raw.get(kind, []), _by_id(kind, below)
+
+    def resolve(i: int, *nearer: int) -> _Resolved:
+        table, name = tables[i], tables[i].get("like")
+        others = {other.get("id", ""): j for j, other in enumerate(tables) if j not in (i, *nearer)}
+        if name is None:
+            base = _Resolved({})
+        elif name in others:
+            base = resolve(others[name], *nearer, i)
+        elif name in models:
+            base = _Resolved(models[name] | _scored(kind, models[name], table, below), name)
+        else:
+            raise UsageError(f"{path}: {kind}[{i}].like: {unknown(kind, name, {*others, *models})}")
         # What is scored and what is shown of it go together.
-        hidden = {"stage", "stages"} if {"stage", "stages"} & table.keys() else set()
-        own = {k: v for k, v in table.items() if k != "like"}
-        shared = {} if hidden or not isinstance(parent, str) else self._scored(model, own)
-        return merged({k: v for k, v in model.items() if k not in {"id", *hidden}} | shared, own)
+        hidden = {"id", "stage", "stages"} if {"stage", "stages"} & table.keys() else {"id"}
+        taken = {key: value for key, value in base.table.items() if key not in hidden}
+        whole = merged(taken, {key: value for key, value in table.items() if key != "like"})
+        return _Resolved(whole, base.model, (*base.ids, table.get("id", "")))
 
-    def _scored(self, model: Raw, own: Raw) -> Raw:
-        """Stages at which the extended file scores a row's runs, so that the row keeps these runs."""
-        if self.kind != "row" or "stages" in model or own.get("method", model.get("method")) != model.get("method"):
-            return {}
-        named = ((row.get("stage"), *row.get("stages", ()), *row.get("scored", ())) for row in self.below.values())
-        return {"scored": list(dict.fromkeys(stage for stages in named for stage in stages if stage))}
-
-    def gone(self) -> set[str]:
-        """The methods and the ids of rows that the extended file has and this one has not."""
-        there = {row.get("method") for row in self.tables}
-        methods = {row["method"] for row in self.below.values()} - there
-        return methods | (self.below.keys() - {row.get("id") for row in self.tables} - there)
-
-    def models(self) -> dict[str, str]:
-        """By id, the one of the extended file that it is like; left out where that has another method."""
-        found: dict[str, str] = {}
-        for i, table in enumerate(self.tables):
-            model: int | str | None = i
-            while isinstance(model, int):
-                model = self.parents[model]
-            if model is not None and "id" in table and self.below[model].get("method") == table.get("method"):
-                found[table["id"]] = model
-        return found
-
-    def overrides(self, i: int, own: Raw, below: Raw) -> Raw:
-        """Overrides of a profile for `own[i]`: those of the one it is like, then its own."""
-        parent = self.parents[i]
-        model = self.overrides(parent, own, below) if isinstance(parent, int) else below.get(parent or "", {})
-        return merged(model, own.get(self.own[i].get("id", ""), {}))
+    for i, table in enumerate(tables):
+        if "id" not in table:
+            raise UsageError(f"{path}: {kind}[{i}].id: missing (its keys: {', '.join(table) or 'none'})")
+    return [resolve(i) for i in range(len(tables))]
 
 
-def _tune(own: Raw, below: Raw, columns: Sequence[str | None]) -> Raw:
-    """`[tune]` with what it takes over; no grids where it halves trials: its rows are tuned in another way."""
-    given_up = ("grid", "points", "reduced", "read") if "halving" in own else ()
-    kept = {key: value for key, value in below.items() if key not in given_up}
-    return merged(kept | {"columns": [id_ for id_ in below.get("columns", []) if id_ in columns]}, own)
+def _scored(kind: str, model: Raw, table: Raw, below: Raw) -> Raw:
+    """Stages at which the extended file scores a row's runs, so that a row that is like it has these runs."""
+    other_method = table.get("method", model.get("method")) != model.get("method")
+    if kind != "row" or other_method or "stages" in model or {"stage", "stages"} & table.keys():
+        return {}
+    stages = ((row.get("stage"), *row.get("stages", ()), *row.get("scored", ())) for row in below["row"])
+    return {"scored": list(dict.fromkeys(stage for several in stages for stage in several if stage))}
 
 
-def _profiles(raw: Raw, below: Raw, columns: _Family) -> Raw:
-    theirs, mine = below.get("profile", {}), raw.get("profile", {})
+def _gone(rows: Sequence[_Resolved], below: Raw) -> set[str]:
+    """The methods and the ids of rows that the extended file has and this one has not."""
+    methods, models = {row.table.get("method") for row in rows}, _by_id("row", below)
+    gone = {row["method"] for row in models.values()} - methods
+    return gone | (models.keys() - {row.table.get("id") for row in rows} - methods)
+
+
+def _models(kind: str, several: Sequence[_Resolved], below: Raw) -> dict[str, str]:
+    """By id, the extended file's one that each is like; left out where that has another method."""
+    methods = {id_: table.get("method") for id_, table in _by_id(kind, below).items()}
+    return {
+        table["id"]: model
+        for table, model, _ in several
+        if model is not None and "id" in table and methods[model] == table.get("method")
+    }
+
+
+def _tune(tune: Raw, below: Raw, columns: Sequence[str]) -> Raw:
+    """`[tune]` with what it takes over; trials of its own replace all inherited ones."""
+    dropped = {"grid", "points", "read"} if {"grid", "points"} & tune.keys() else set[str]()
+    remaining = {key: value for key, value in below.items() if key not in dropped}
+    return merged(remaining | {"columns": [id_ for id_ in below.get("columns", []) if id_ in columns]}, tune)
+
+
+def _profiles(raw: Raw, below: Raw, columns: Sequence[_Resolved]) -> Raw:
+    old_profiles, new_profiles = below.get("profile", {}), raw.get("profile", {})
     result: Raw = {}
-    for name in theirs | mine:
-        old, new = theirs.get(name, {}), mine.get(name, {})
-        before, own = old.get("column", {}), new.get("column", {})
-        column = own | {"*": merged(before.get("*", {}), own.get("*", {}))}
-        column |= {t.get("id", ""): columns.overrides(i, own, before) for i, t in enumerate(columns.own)}
+    for name in old_profiles | new_profiles:
+        old, new = old_profiles.get(name, {}), new_profiles.get(name, {})
+        before, after = old.get("column", {}), new.get("column", {})
+        column = after | {"*": merged(before.get("*", {}), after.get("*", {}))}
+        for one in columns:
+            patches = (before.get(one.model or "", {}), *(after.get(id_, {}) for id_ in one.ids))
+            column[one.ids[-1]] = reduce(merged, patches)
         result[name] = merged(old, new) | {"column": column}
     return result
 
 
-def _layout(below: Raw, rows: _Family) -> Raw:
+def _layout(below: Raw, rows: Sequence[_Resolved]) -> Raw:
     """The extended file's `[layout]`, with the stages that some row has."""
     layout: Raw = below.get("layout", {})
-    there = [stage for row in rows.tables for stage in (*row.get("stages", ()), row.get("stage"))]
-    stages = {stage: title for stage, title in layout.get("stages", {}).items() if stage in there}
+    present = [stage for row in rows for stage in (*row.table.get("stages", ()), row.table.get("stage"))]
+    stages = {stage: title for stage, title in layout.get("stages", {}).items() if stage in present}
     return layout | ({"stages": stages} if "stages" in layout else {})
 
 
-def _without(raw: Raw, names: set[str]) -> Raw:
-    """A suite without what it says of these methods and row ids, of which the extending file has no row."""
+_ABOUT = ("hyper", "sources", "finetune", "grid", "points", "read")
+"""Tables whose keys are methods or row ids."""
 
-    def kept(table: Raw) -> Raw:
-        about = [key for key in ("hyper", "sources", "finetune", "grid", "points", "reduced", "read") if key in table]
-        return table | {key: {name: v for name, v in table[key].items() if name not in names} for key in about}
 
-    def columns(profile: Raw) -> Raw:
-        return {id_: kept(column) for id_, column in profile.get("column", {}).items()}
-
-    result = kept(raw)
-    if "tune" in raw:
-        result["tune"] = kept(raw["tune"])
-    if "column" in raw:
-        result["column"] = [kept(column) for column in raw["column"]]
-    profiles = raw.get("profile", {})
-    return result | {"profile": {name: kept(one) | {"column": columns(one)} for name, one in profiles.items()}}
+def _without(value: Any, names: set[str]) -> Any:
+    """A suite's tables without those of these methods and row ids, of which the extending file has no row."""
+    if isinstance(value, list):
+        return [_without(one, names) for one in value]
+    if not isinstance(value, dict):
+        return value
+    result = {key: one if key in ("row", "reference") else _without(one, names) for key, one in value.items()}
+    for key in _ABOUT:
+        if isinstance(table := value.get(key), dict):
+            result[key] = {name: one for name, one in table.items() if name not in names}
+    return result

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import tomli
 
+from pflbench.catalog import MethodInfo
 from pflbench.data.root import data_root
 from pflbench.errors import UsageError, unknown
+from pflbench.names import anchored, base
 from pflbench.package import benchmarks
+from pflbench.stages import Shown
+from pflbench.suite import scoped
 from pflbench.suite.cells import Expansion
-from pflbench.suite.defaults import identified, is_fixed, with_defaults
+from pflbench.suite.columns import check_keys
 from pflbench.suite.document import Suite, parse
 from pflbench.suite.expand import expand
-from pflbench.suite.inherit import LIST, Shape, extended_file, file_beside, inherited
-from pflbench.suite.layers import check_sources
-from pflbench.suite.scoped import ALONE
-from pflbench.suite.strict import validated
-from pflbench.suite.tuning import check_tuning
+from pflbench.suite.inherit import Raw, Shape, inherited
+from pflbench.suite.rows import suite_rows
+from pflbench.suite.schema import Column, Row, SuiteTable
+from pflbench.suite.strict import TomlTable, at, validated
+from pflbench.suite.tuning import suites_points
 from pflbench.suite.user_supplied import UserSupplied
 from pflbench.units import parse_seeds
 
@@ -29,7 +35,9 @@ from pflbench.units import parse_seeds
 def required(suites: Sequence[str]) -> Sequence[str]:
     """These suites' names. Raises `UsageError` if there are none, with those that come with pflbench."""
     if not suites:
-        raise UsageError(f"Which suite? Write --suite NAME, or the path of a .toml file. `{LIST}` lists the names.")
+        raise UsageError(
+            "Which suite? Write --suite NAME, or the path of a .toml file. See `pflbench ls suites --all`."
+        )
     return suites
 
 
@@ -61,56 +69,43 @@ def figures() -> dict[str, Path]:
     return {name: path for name, path in candidates.items() if "figure" in read_toml(path)}
 
 
-def find(name: str) -> Path:
-    """The file of a suite given by name, or by a path (anything that ends in `.toml`)."""
-    if name.endswith(".toml"):
-        path = Path(name)
-        try:
-            if path.is_file():
-                return path
-        except OSError as error:  # such as a name that is too long
-            raise UsageError(f"Cannot read the suite file {name!r}: {error.strerror or error}.") from error
-        raise UsageError(f"There is no suite file {name!r}.")
-    suites = available()
-    if name not in suites:
-        raise unknown("suite", name, suites, LIST)
-    return suites[name]
+def find(name: str, folder: Path = Path()) -> Path:
+    """The file of a suite given by name, or by a path from `folder` (anything that ends in `.toml`)."""
+    suites, path = available(), folder / name
+    if name in suites:
+        return suites[name]
+    if not name.endswith(".toml"):
+        raise unknown("suite", name, suites, "pflbench ls suites --all")
+    with suppress(OSError):  # such as a name that is too long
+        if path.is_file():
+            return path
+    raise unknown("suite file", name, [other.name for other in path.parent.glob("*.toml")])
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the content of a TOML file. Raises `UsageError`."""
     try:
-        content = tomli.loads(path.read_text(encoding="utf-8-sig"))  # some editors begin a file with a BOM
-        _check_integers(path, "", content)
+        return tomli.loads(path.read_text(encoding="utf-8-sig"))  # some editors begin a file with a BOM
     except OSError as error:
         raise UsageError(f"Cannot read {path}: {error.strerror or error}.") from error
     except ValueError as error:  # of TOML, of UTF-8, or of an integer with more digits than Python reads
         raise UsageError(f"{path}: {error}") from error
     except RecursionError as error:
         raise UsageError(f"{path}: its tables or lists are nested too deeply. Write them flatter.") from error
-    return content
-
-
-def _check_integers(path: Path, key: str, value: Any) -> None:
-    """Raise `UsageError` for an integer of more than 64 bits, which is all that TOML has."""
-    if isinstance(value, dict | list):
-        for name, one in value.items() if isinstance(value, dict) else enumerate(value):
-            _check_integers(path, f"{key}.{name}" if key else str(name), one)
-    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise UsageError(f"{path}: {key} is an integer of more than 64 bits. Write a smaller one.")
 
 
 def load(name: str, supplied: UserSupplied | None = None) -> Suite:
     """A suite by name or path, every profile of it checked down to each method's hyperparameters.
 
-    A file is read again only if it, or one that it extends, became another since. `supplied`: as `read` takes it.
+    `supplied`: as `read` takes it.
     """
     suite = read(name, supplied)
     checked = replace(suite, supplied=replace(suite.supplied, root=None))
     for profile in suite.profiles:
+        check_keys(checked, profile)
         expand(checked, profile=profile, seeds=suite.document(profile).suite.seeds[:1])
-    check_sources(checked)
-    check_tuning(checked)
+    for row in suite_rows(checked, suite.document()):
+        suites_points(checked, suite.document(), row)
     return suite
 
 
@@ -143,63 +138,99 @@ def read(name: str, supplied: UserSupplied | None = None) -> Suite:
     `supplied`: access to user-supplied code and data; by default in the data root.
     """
     supplied = supplied or UserSupplied(data_root())
-    return replace(_read(find(name), (), supplied).suite, called=name, supplied=supplied)
+    return replace(_read(find(name), (), supplied)[1], called=name, supplied=supplied)
 
 
-_Stamp = tuple[Path, int, int, int]
-"""A file with its inode, size and time of last change, of which an edit changes one."""
+_known: dict[Path, tuple[Raw, Suite]] = {}
+"""Suites that come with pflbench, as read in this process: they extend each other, and stay the same files."""
 
 
-class _Read(NamedTuple):
-    """A suite file's content with all that it inherits, the files that this is from, and the suite made of it.
-
-    `fixed`: False if defaults in it depend on user-supplied code.
-    """
-
-    raw: dict[str, Any]
-    files: tuple[_Stamp, ...]
-    suite: Suite
-    fixed: bool
-
-
-_known: dict[Path, _Read] = {}
-"""Files read in this process: suites extend each other, and a report reads one many times."""
-
-
-def _read(path: Path, above: tuple[Path, ...], supplied: UserSupplied) -> _Read:
-    """A suite file with all that it inherits; `above` are the files that extend it."""
-    known = _known.get(path)
-    if known is not None and known.fixed and all(_stamp(file[0]) == file for file in known.files):
-        return known
-    stamp = _stamp(path)
-    raw = read_toml(path)
-    validated(Shape, raw, f"{path}: ")
-    raw = identified(raw, path)
-    base, beside = (find_file(raw, path, available()) for find_file in (extended_file, file_beside))
-    if beside is not None:
-        raw["layout"]["beside"] = str(beside.resolve())
-    files: tuple[_Stamp, ...] = () if stamp is None else (stamp,)
-    below, layer = None, ALONE
-    if base is not None:
-        raw["suite"]["extends"] = str(base.resolve())  # from now on a path, wherever it was named from
-        if base.resolve() in [p.resolve() for p in (*above, path)]:
-            chain = " → ".join(str(p) for p in (*above, path, base))
-            raise UsageError(f"{path}: suite.extends: goes round in a circle: {chain}")
-        below = _read(base, (*above, path), supplied)
-        files += below.files
-    complete = inherited(raw, below and below.raw, path)
-    if below is not None:
-        document = below.suite.document()
-        layer = document.layer.extended(complete.raw["suite"], document.suite.paper, complete.rows, complete.columns)
-    whole, defaults = with_defaults(complete.raw, path, supplied.method)
-    suite, fixed = replace(parse(whole, path, layer), defaults=defaults), is_fixed(complete.raw, path)
-    _known[path] = _Read(complete.raw, files, suite, fixed and (below is None or below.fixed))
+def _read(path: Path, above: tuple[Path, ...], supplied: UserSupplied) -> tuple[Raw, Suite]:
+    """A suite file's content with all that it inherits, and its suite; `above` are the files that extend it."""
+    if path not in _known:
+        content = read_toml(path)
+        validated(Shape, content, f"{path}: ")
+        _check_keys(content, path)
+        raw, remarks = _inherited(content, path, above, supplied)
+        result = raw, parse(_with_defaults(raw, path, supplied.method), path, remarks)
+        if path not in available().values():
+            return result
+        _known[path] = result
     return _known[path]
 
 
-def _stamp(path: Path) -> _Stamp | None:
-    try:
-        status = path.stat()
-    except OSError:  # gone, which reading it says better
-        return None
-    return path, status.st_ino, status.st_size, status.st_mtime_ns
+def _check_keys(raw: Raw, path: Path) -> None:
+    """Reject unknown keys of a file's suite, rows and columns, by their places in this file, before it inherits."""
+    tables: list[tuple[str, Raw, type[TomlTable]]] = [("suite", raw.get("suite", {}), SuiteTable)]
+    tables += [(f"row[{i}]", table, Row) for i, table in enumerate(raw.get("row", []))]
+    tables += [(f"column[{i}]", table, Column) for i, table in enumerate(raw.get("column", []))]
+    for where, table, model in tables:
+        for key in (key for key in table if key not in model.model_fields):
+            raise UsageError(f"{path}: {where}.{key}: {unknown('key', key, model.model_fields)}")
+
+
+def _inherited(raw: Raw, path: Path, above: tuple[Path, ...], supplied: UserSupplied) -> tuple[Raw, scoped.Remarks]:
+    """A file's content with all that it inherits, and the remarks of the files that it extends."""
+    raw = _identified(raw, path)
+    for table, key in (("suite", "extends"), ("layout", "beside")):
+        if name := raw.get(table, {}).get(key):
+            with at(f"{path}: {table}.{key}"):
+                raw[table][key] = str(find(str(name), path.parent).resolve())  # a path, wherever it was named from
+    base = raw.get("suite", {}).get("extends")
+    if not base:
+        return inherited(raw, None, path).raw, ()
+    if base in [str(one.resolve()) for one in (*above, path)]:
+        chain = " → ".join(str(one) for one in (*above, path, base))
+        raise UsageError(f"{path}: suite.extends: goes round in a circle: {chain}")
+    below, extended = _read(Path(base), (*above, path), supplied)
+    complete, document = inherited(raw, below, path), extended.document()
+    same_paper = complete.raw["suite"].get("paper", document.suite.paper) == document.suite.paper
+    return complete.raw, scoped.inherited(document.remarks, complete, same_paper=same_paper)
+
+
+def _identified(raw: Raw, path: Path) -> Raw:
+    """The content of a file in which every row that names a method has an id: by default the method's name.
+
+    Of a variant, `variant` is the name, and `method` that of its built-in method, by which the suite's tables have
+    values and remarks for it.
+    """
+    rows = []
+    for row in raw.get("row", ()):
+        if "method" in row:
+            name = anchored(row["method"], path.parent)
+            row = ({} if "like" in row else {"id": _id(row["method"])}) | row
+            row |= {"method": base(name), "variant": name} if base(name) != name else {"variant": ""}
+        rows.append(row)
+    return raw | ({"row": rows} if rows else {})
+
+
+def _with_defaults(raw: Raw, path: Path, describe: Callable[[str], MethodInfo]) -> Raw:
+    """The content of a file, with all that it inherits, and with default names, titles and stages.
+
+    Titles are ids by default, and the suite's name is that of the file. `describe`: describes a row's method.
+    """
+    name = {"name": _id(path.stem)} | raw.get("suite", {})
+    result = raw | {"suite": {"title": name["name"]} | name, "federation": {"query": 0.2} | raw.get("federation", {})}
+    for kind in ("column", "row"):
+        if raw.get(kind):
+            result[kind] = [({"title": table["id"]} if "id" in table else {}) | table for table in raw[kind]]
+    for row in result.get("row", ()):
+        if "method" in row and not {"stage", "stages"} & row.keys():
+            row["stage"] = "global"
+            with suppress(UsageError):  # which `expand` reports
+                row["stage"] = _stage(describe(row.get("variant") or anchored(row["method"], path.parent)), result)
+    return result
+
+
+def _stage(method: MethodInfo, raw: Raw) -> Shown:
+    evaluation = raw.get("evaluation", {})
+    who, moment = evaluation.get("clients", "all"), evaluation.get("moment", "after-aggregation")
+    some_train = any("training_clients" in table for table in (raw.get("federation", {}), *raw.get("column", ())))
+    held_out = who == "held-out" or (who == "all" and some_train)
+    present = method.stages.present({}, moment=moment, held_out=held_out)
+    return "personalized" if "personalized" in present else "global"
+
+
+def _id(name: str) -> str:
+    """An id made of a method's or a file's name: `mine.py:MyMethod` becomes `mymethod`."""
+    return re.sub(r"[^a-z0-9]+", "-", name.rpartition(":")[2].lower()).strip("-")

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
 from pflbench import names
 from pflbench.catalog import MethodInfo
-from pflbench.errors import UsageError, unknown
+from pflbench.errors import UsageError
 from pflbench.selection import Selection
 from pflbench.spec import Stage
 from pflbench.suite.cells import TableRow
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.schema import Row
-from pflbench.suite.strict import at
+from pflbench.suite.strict import all_known, at
 from pflbench.suite.user_supplied import UserSupplied
 
 
@@ -24,23 +24,20 @@ class SelectedRow:
     """A selected row and its method. A guest is a selected method that is no row of the suite.
 
     Attributes:
-        row: The row as the table shows it; a guest has no stages until `stages.staged` chooses them.
+        row: The row as the table shows it; a guest has no stages until `columns.staged` chooses them.
         info: The method.
         entry: The row in the suite file; without values for a guest.
         scored: The stages that its runs are scored at.
-        place: Where in the suite file the row stands; empty for a guest.
+        where: Path of the row in the suite file; empty for a guest.
+        like: The row whose hyperparameters a guest takes where names agree.
     """
 
     row: TableRow
     info: MethodInfo
     entry: Row
     scored: tuple[Stage, ...]
-    place: str = ""
-
-    @property
-    def key(self) -> str:
-        """Name of the method in the suite's tables."""
-        return self.entry.method
+    where: str = ""
+    like: SelectedRow | None = None
 
     @property
     def aliases(self) -> set[str]:
@@ -53,79 +50,83 @@ class SelectedRow:
         return self.info.reference if names.is_reference(self.info.name) else None
 
 
-_SHOWN_ONLY = {"id", "title", "name", "stage", "suspect", "like"}
+_SHOWN_ONLY = {"id", "title", "name", "stage", "like"}
 """Keys of a row that change no run of it."""
-
-
-def all_known(kind: str, wanted: Iterable[str], known: Iterable[str]) -> None:
-    """Raise the error with near matches for the first name that does not exist."""
-    known = set(known)
-    for name in wanted:
-        if name not in known:
-            raise unknown(kind, name, known)
 
 
 def suite_rows(suite: Suite, document: Document) -> list[SelectedRow]:
     """Every row of the suite; a method in a file is found relative to the suite file."""
     rows = []
     for i, row in enumerate(document.row):
-        place = f"{suite.path}: row[{i}]"
-        with at(f"{place}.method"):
+        where = f"{suite.path}: row[{i}]"
+        with at(f"{where}.method"):
             info = suite.supplied.method(row.variant or names.anchored(row.method, suite.path.parent))
         shown = TableRow(row.id, row.name or row.title, info.name, document.shown(row))
-        rows.append(SelectedRow(shown, info, row, document.scored(row), place))
+        rows.append(SelectedRow(shown, info, row, document.scored(row), where))
     return rows
 
 
 def select_rows(
     rows: list[SelectedRow], selection: Selection, document: Document, supplied: UserSupplied
 ) -> list[SelectedRow]:
-    """The rows with a selection's row ids and methods; a method that is no row of the suite becomes a guest.
+    """The selected rows, see `_selected`; guests with the row whose hyperparameters they take (`--like`)."""
+    selected, id_ = _selected(_with_ids(rows, selection.rows), selection, document, supplied), selection.like
+    if id_ is None:
+        return selected
+    by_id = {one.row.id: one for one in rows}
+    all_known("row", [id_], by_id)
+    if all(one.where for one in selected):
+        raise UsageError(f"--like {id_}: no selected method is new to the suite. Add --method file.py:Class.")
+    liked = by_id[id_]
+    return [one if one.where else replace(one, row=replace(one.row, like=id_), like=liked) for one in selected]
+
+
+def _selected(
+    rows: list[SelectedRow], selection: Selection, document: Document, supplied: UserSupplied
+) -> list[SelectedRow]:
+    """The rows with a selection's methods; a method that is no row of the suite becomes a guest.
 
     A name that is a row's id means that row, and the rows that show its runs at other stages, even if it is also the
     method of more rows.
     """
-    there = _names(rows)
-    if selection.rows:
-        all_known("row", selection.rows, [one.row.id for one in rows])
-        rows = [one for one in rows if one.row.id in selection.rows]
     if not selection.methods:
         return rows
     if not document.row:
         raise UsageError("This suite has no rows: it trains nothing.")
-    foreign = _foreign(selection.methods, there)
-    picked = _named(rows, [name for name in selection.methods if name not in foreign], document)
-    picked += [one for one in _of_code(rows, foreign, document, supplied) if one not in picked]
-    if len({one.row.id for one in picked}) < len(picked):
+    present = {name for one in rows for name in (one.row.id, one.info.name)}
+    picked: list[SelectedRow] = []
+    for name in selection.methods:
+        if names.is_reference(name) or (name not in present and name in names.known("methods")):
+            picked += _of_code(rows, name, document, supplied)
+        else:
+            picked += _named(rows, name, document, present)
+    ids = {one.row.id: one for one in picked}
+    if any(one != ids[one.row.id] for one in picked):
         raise UsageError("Two of the methods have the same file and class name: rename one of the files.")
-    return picked
+    return [one for one in rows if one.row.id in ids] + [one for one in ids.values() if not one.where]
 
 
-def _foreign(methods: Iterable[str], there: set[str]) -> list[str]:
-    """The methods that mean no row: code, and built-in ones; `there`: names of the suite's rows."""
-    elsewhere = names.known("methods").keys() - there
-    return [name for name in methods if names.is_reference(name) or name in elsewhere]
+def _with_ids(rows: list[SelectedRow], ids: Sequence[str]) -> list[SelectedRow]:
+    """The rows with these ids; all rows without ids."""
+    all_known("row", ids, [one.row.id for one in rows])
+    return [one for one in rows if one.row.id in ids] if ids else rows
 
 
-def _named(rows: list[SelectedRow], ids: list[str], document: Document) -> list[SelectedRow]:
-    """The rows with these ids, and those that show the same runs, or those of these methods."""
-    for file in [name for name in ids if name.endswith(".py")]:
-        names.locate("methods", file)  # which asks for its class
-    all_known("method", ids, _names(rows))
-    runs = [_runs(one, document) for one in rows if one.row.id in ids]
-    several = set(ids) - {one.row.id for one in rows}
-    return [one for one in rows if _runs(one, document) in runs or one.info.name in several]
+def _of_code(rows: Sequence[SelectedRow], name: str, document: Document, supplied: UserSupplied) -> list[SelectedRow]:
+    """The rows of this code or built-in method; a guest if there is none."""
+    reference = names.anchored(name, Path.cwd())
+    info = supplied.method(reference)
+    same = [one for one in rows if reference in (one.location, one.info.name)]
+    return same or [_guest(info, reference, document)]
 
 
-def _of_code(
-    rows: Sequence[SelectedRow], methods: Iterable[str], document: Document, supplied: UserSupplied
-) -> Iterator[SelectedRow]:
-    """The rows of methods that are named by where their code is, and a guest for each other method."""
-    for reference in dict.fromkeys(names.anchored(name, Path.cwd()) for name in methods):
-        info = supplied.method(reference)
-        yield from [one for one in rows if reference in (one.location, one.info.name)] or [
-            _guest(info, reference, document)
-        ]
+def _named(rows: Sequence[SelectedRow], name: str, document: Document, present: Collection[str]) -> list[SelectedRow]:
+    """The row with this id and those that show the same runs, or the rows of this method."""
+    if name.endswith(".py"):
+        names.locate("methods", name)  # which asks for its class
+    all_known("method", [name], present)
+    runs = [_runs(one, document) for one in rows if one.row.id == name]
+    return [one for one in rows if (_runs(one, document) in runs if runs else one.info.name == name)]
 
 
 def _guest(info: MethodInfo, reference: str, document: Document) -> SelectedRow:
@@ -136,13 +137,9 @@ def _guest(info: MethodInfo, reference: str, document: Document) -> SelectedRow:
     return SelectedRow(row, info, entry, document.stages)
 
 
-def _names(rows: Iterable[SelectedRow]) -> set[str]:
-    return {name for one in rows for name in (one.row.id, one.info.name)}
-
-
 def _runs(selected: SelectedRow, document: Document) -> tuple[object, ...]:
     """All that a row's runs depend on; not its names, and not which of their stages it shows."""
     of_columns = ((column.hyper, column.finetune.model_extra or {}) for column in document.column)
     tables = (document.hyper, *chain.from_iterable(of_columns))
-    own_values = selected.row.id != selected.info.name and any(selected.row.id in table for table in tables)
-    return selected.entry.model_dump(exclude=_SHOWN_ONLY), selected.scored, selected.row.id if own_values else ""
+    has_values = selected.row.id != selected.info.name and any(selected.row.id in table for table in tables)
+    return selected.entry.model_dump(exclude=_SHOWN_ONLY), selected.scored, selected.row.id if has_values else ""

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import math
-import re
 import reprlib
-from itertools import pairwise
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from pflbench.errors import UsageError
 from pflbench.spec import Positive
-from pflbench.stages import SHOWN, Shown
+from pflbench.stages import Shown
 from pflbench.suite.scoped import Note
-from pflbench.suite.sources import Settled, Source, Sources
-from pflbench.suite.strict import TomlTable, check_keys, check_names, fault
+from pflbench.suite.sources import Sources, flat
+from pflbench.suite.strict import TomlTable, fault
 
 Id = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 Rate = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 
 
-def _scalar(value: Any) -> Any:
-    if not isinstance(value, bool | int | float | str) or (isinstance(value, float) and not math.isfinite(value)):
-        raise fault((), "a hyperparameter is a finite number, true, false or a string")
+def _hyperparameter(value: Any) -> Any:
+    is_like = isinstance(value, dict) and value.keys() == {"like"}
+    if is_like and not (isinstance(value["like"], str) and "." in value["like"]):
+        raise fault((), f'write {{ like = "row.key" }}, not {reprlib.repr(value)}')
+    plain = value["like"] if is_like else value
+    if not isinstance(plain, bool | int | float | str) or (isinstance(plain, float) and not math.isfinite(plain)):
+        raise fault((), f"a hyperparameter is a finite number, true, false or a string, not {reprlib.repr(value)}")
     return value
 
 
@@ -33,55 +34,23 @@ def _short_for(key: str) -> BeforeValidator:
     return BeforeValidator(lambda value: value if isinstance(value, dict) else {key: value})
 
 
-class Sourced(TomlTable):
-    """Value of a hyperparameter with its source, or another row's hyperparameter that it is always like.
-
-    With `like`, a missing source is the other one's.
-    """
-
-    value: Annotated[Any, AfterValidator(_scalar)] = None
-    """Value; `"none"` unsets an inherited one."""
-    source: Source | None = None
-    """Source of the value."""
-    like: str | None = None
-    """Other row and hyperparameter, `row.key`, whose value and source it always has."""
-
-    @model_validator(mode="after")
-    def _one_of_both(self) -> Sourced:
-        given = self.model_fields_set
-        if {"like", "value"} <= given:
-            raise fault(("like",), "it has the other one's value, not its own")
-        if "like" not in given and "value" not in given:
-            raise fault(("value",), "missing")
-        return self
+def _once(seeds: list[int]) -> list[int]:
+    return list(dict.fromkeys(seeds))
 
 
-class Candidates(TomlTable):
-    """Values of a hyperparameter that a grid tries."""
-
-    value: Annotated[list[Annotated[Any, AfterValidator(_scalar)]], Field(min_length=1)]
-    """Values that are tried."""
-    source: Source | None = None
-    """Source of the values."""
+Seeds = Annotated[list[Annotated[int, Field(ge=0, lt=2**32)]], Field(min_length=1), AfterValidator(_once)]
 
 
-Hyper = dict[str, Annotated[Sourced, _short_for("value")]]
-Grid = dict[str, Annotated[Candidates, _short_for("value")]]
-
-
-class Runs(TomlTable):
-    """Number of runs behind a paper's numbers."""
-
-    value: Annotated[int, Field(ge=2)]
-    """Number of runs."""
-    source: Source
-    """Source of the number."""
+Value = Annotated[Any, AfterValidator(_hyperparameter)]
+"""Value of a hyperparameter; `"none"` unsets an inherited one. `{ like = "row.key" }`: that of another row."""
+Hyper = dict[str, Value]
+Grid = dict[str, Annotated[list[Value], Field(min_length=1)]]
 
 
 class Spread(TomlTable):
     """Meaning of ±."""
 
-    kind: Literal["std", "sem"]
+    kind: Literal["std", "sem"] = "std"
     """Standard deviation or standard error of the mean."""
     ddof: Literal[0, 1] = 1
     """Delta degrees of freedom: 1 divides by n − 1, 0 by n."""
@@ -89,7 +58,7 @@ class Spread(TomlTable):
     """`mean`: the spread of the seeds' means. `each-step`: the spreads at the reported steps, averaged."""
     paper: str = ""
     """Meaning of the ± that the paper printed, in words."""
-    n: Runs | None = None
+    n: Annotated[int, Field(ge=2)] | None = None
     """Number of runs behind the paper's ±."""
 
 
@@ -100,13 +69,13 @@ class SuiteTable(TomlTable):
     """Id of the suite; by default the file's name."""
     title: str
     """Title of the table; by default the name."""
-    paper: str
+    paper: str = "none"
     """Paper of the printed numbers; `"none"`: the table is compared with no paper."""
-    protocol: Annotated[str, Field(min_length=1)]
+    protocol: Annotated[str, Field(min_length=1)] = "the suite's own"
     """Protocol of the runs in words, for the line under the table."""
-    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+    seeds: Seeds
     """Seeds of every column."""
-    spread: Spread
+    spread: Spread = Field(default_factory=Spread)
     """Meaning of ±."""
     paper_round: Literal["last", "best"] = "last"
     """Scored round of the paper's numbers. `best`: a best and a lead stand behind each number, and the best, not the
@@ -116,22 +85,19 @@ class SuiteTable(TomlTable):
     """Sentences below the table."""
     extends: str | None = None
     """Other suite, by name or file, from which this one inherits."""
+    rows: list[Id] | None = None
+    """Ids of the rows in their order; one without a `[[row]]` is that of the extended suite."""
+    columns: list[Id] | None = None
+    """Ids of the columns in their order; one without a `[[column]]` is that of the extended suite."""
 
 
-def _query(value: Any) -> Any:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value not in ("test-split", "partition") and not (number and 0 < value < 1):
-        raise fault((), f'a share between 0 and 1, "test-split" or "partition", not {reprlib.repr(value)}')
-    return value
-
-
-Query = Annotated[float | Literal["test-split", "partition"], BeforeValidator(_query)]
+Query = Share | Literal["test-split", "partition"]
 Mean = Literal["clients", "examples"]
 """Average of a table over clients: each counts the same, or is weighted by its number of test examples."""
 
 
-class FederationKeys(Settled):
-    """Clients and their data, each key optional: a column's overrides."""
+class FederationKeys(TomlTable):
+    """Clients and their data, each key optional: a column's overrides, and once loaded all its values."""
 
     clients: Positive | None = None
     """Number of clients."""
@@ -165,7 +131,7 @@ class FederationTable(FederationKeys):
     query: Query
 
 
-class FinetuneKeys(Settled):
+class FinetuneKeys(TomlTable):
     """Test-time fine-tuning, each key optional. The nearest of suite, column, method and row wins."""
 
     steps: Positive | None = None
@@ -180,6 +146,14 @@ class FinetuneKeys(Settled):
     """Optimizer."""
 
 
+SETTINGS = (
+    *("model", "batch", "rounds", *FederationKeys.model_fields, "dataset", "partition"),
+    *(f"finetune.{key}" for key in FinetuneKeys.model_fields),
+)
+"""Settings that have a source, beside the methods' hyperparameters. `dataset`, `partition` and `model` mean all that is
+not an option with a source of its own, such as `dataset.normalize`."""
+
+
 class FinetuneTable(FinetuneKeys):
     """Fine-tuning of a client before it is scored."""
 
@@ -191,11 +165,6 @@ class ColumnFinetune(FinetuneKeys):
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, FinetuneKeys] = Field(init=False)
-
-    @classmethod
-    def admits(cls, value: Any) -> bool:
-        """A table is a method's overrides."""
-        return isinstance(value, dict)
 
 
 class Report(TomlTable):
@@ -211,9 +180,9 @@ ScoredMoment = Literal["after-aggregation", "before-aggregation"]
 class Evaluation(TomlTable):
     """Clients that are scored, and the rule."""
 
-    clients: Literal["held-out", "training", "all"]
+    clients: Literal["held-out", "training", "all"] = "all"
     """Clients that are scored."""
-    average: Literal["batches", "examples"]
+    average: Literal["batches", "examples"] = "examples"
     """`examples`: a client's accuracy is correct / count. `batches`: the mean accuracy of its minibatches."""
     first: Positive | None = None
     """Number of clients that are scored, in the order of their numbers; by default all."""
@@ -246,19 +215,6 @@ class NamedTable(TomlTable):
     name: str
     """Built-in name, or `file.py:Class`; the other keys are its options."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _has_name(cls, table: Any) -> Any:
-        # Any other key is an option, so a misspelled name would only show as missing.
-        if isinstance(table, dict) and "name" not in table:
-            raise fault(("name",), f"missing (keys there: {', '.join(table) or 'none'})")
-        return table
-
-    @classmethod
-    def admits(cls, value: Any) -> bool:
-        """Options are checked against the named class when the suite is expanded."""
-        return True
-
 
 class Subset(TomlTable):
     """Clients with the fewest examples, whose scores alone a column reads."""
@@ -276,7 +232,7 @@ class Column(FederationKeys):
     """Title above columns that stand together."""
     title: str
     """Title; by default the id."""
-    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | None = None
+    seeds: Seeds | None = None
     """Seeds instead of the suite's; a profile's seeds replace both."""
     dataset: NamedTable
     """Dataset and its options."""
@@ -292,8 +248,6 @@ class Column(FederationKeys):
     """Hyperparameters by method or row id."""
     finetune: ColumnFinetune = Field(default_factory=ColumnFinetune)
     """Fine-tuning in this column, for all or by method or row id."""
-    suspect: str | None = None
-    """Reason why the paper's numbers here cannot be compared."""
     sources: Sources = Field(default_factory=dict)
     """Sources of values that the file does not write out, for this column."""
     report: Report | None = None
@@ -304,13 +258,7 @@ class Column(FederationKeys):
     """Other column, of this file or the extended one, whose keys it inherits."""
 
 
-def _interval(value: Any) -> Any:
-    if value != "last" and (type(value) is not int or value < 1):
-        raise fault((), f'a number of rounds or "last", not {reprlib.repr(value)}')
-    return value
-
-
-class Row(Settled):
+class Row(TomlTable):
     """Method, shown at one stage or several.
 
     With `stage` and `stages`, its runs are scored at all `stages`, and the table shows `stage`. A row that is like one
@@ -335,7 +283,7 @@ class Row(Settled):
     """Further stages at which its runs are scored, if the method has them; shown or not."""
     rounds: Positive | None = None
     """Number of rounds, instead of the columns'."""
-    every: Annotated[Positive | Literal["last"] | None, BeforeValidator(_interval)] = None
+    every: Positive | Literal["last"] | None = None
     """Interval of scored rounds, instead of the suite's; `last`: only the last rounds."""
     moment: ScoredMoment | None = None
     """Moment at which its personal models are scored, instead of the suite's."""
@@ -343,12 +291,8 @@ class Row(Settled):
     """Hyperparameters of this row."""
     grid: Grid = Field(default_factory=dict)
     """Values among which each client chooses."""
-    select: Literal["hold-out"] | None = None
-    """Rule by which a client chooses its point of the grid."""
     validation: Share | None = None
-    """Share of a client's support on which it chooses."""
-    suspect: str | None = None
-    """Reason why the paper's numbers here cannot be compared; it replaces every `[[suspect]]` on the row."""
+    """Share of a client's support on which it chooses its point of the grid."""
     like: str | None = None
     """Other row, of this file or the extended one, whose keys it inherits."""
 
@@ -357,35 +301,15 @@ class Row(Settled):
         """The stages that it names."""
         return self.stages or [stage for stage in (self.stage,) if stage]
 
-    def scored_at(self, suite: Evaluation) -> ScoredMoment:
-        """Moment at which its personal models are scored."""
-        return self.moment or suite.moment
-
-    @property
-    def stage_key(self) -> Literal["stage", "stages"]:
-        """The key by which it names them all."""
-        return "stage" if self.stages is None else "stages"
-
     @model_validator(mode="after")
     def _consistent(self) -> Row:
-        if self.stage is None and self.stages is None:
+        if not self.named:
             raise fault(("stage",), "missing")
-        if self.stage is not None and self.stages is not None and self.stage not in self.stages:
-            raise fault(("stage",), f"none of the row's stages, {', '.join(self.stages)}")
-        if self.stages and len(set(self.stages)) < len(self.stages):
-            raise fault(("stages",), "a stage is there twice")
-        for key in ("select", "validation"):
-            if bool(self.grid) != (getattr(self, key) is not None):
-                raise fault((key,), "missing, but there is a grid" if self.grid else "there is no grid to choose from")
-        for key in self.grid:
-            if key in self.hyper:
-                raise fault(("grid", key), "the row's hyper gives it a value already")
+        if self.stage and self.stage not in self.named:
+            raise fault(("stage",), f"none of the row's stages, {', '.join(self.named)}")
+        if bool(self.grid) != (self.validation is not None):
+            raise fault(("validation",), "a row has both a grid and a validation share, or neither")
         return self
-
-
-def _by_stage(value: Any) -> Any:
-    check_keys((), value if isinstance(value, dict) else (), SHOWN)
-    return value
 
 
 class LayoutTable(TomlTable):
@@ -395,7 +319,7 @@ class LayoutTable(TomlTable):
     """Number of decimals."""
     bold: Literal["best-per-column", "none"] = "best-per-column"
     """Number that is printed bold."""
-    stages: Annotated[dict[Shown, str], BeforeValidator(_by_stage)] = Field(default_factory=dict)
+    stages: dict[Shown, str] = Field(default_factory=dict)
     """Stages that each column shows side by side, with their titles."""
     blocks: Literal["group", "none"] = "none"
     """`group`: the rows stand once for each group of columns."""
@@ -436,90 +360,24 @@ class DerivedTable(TomlTable):
     def _consistent(self) -> DerivedTable:
         if (self.rows is None) == (self.columns is None):
             raise fault((), "the difference of what? Give either rows or columns, two of them")
-        if len(set(self.of)) < 2:
-            raise fault((self.axis,), f"{self.of[0]!r} minus itself")
         return self
 
 
-def _printed(value: Any) -> Any:
-    """Numbers as printed, alone or by stage."""
-    if not isinstance(value, dict):
-        return _numbers(value, ())
-    return {stage: _numbers(numbers, (stage,)) for stage, numbers in _by_stage(value).items()}
-
-
-def _numbers(value: Any, path: tuple[str, ...]) -> list[float | str]:
-    listed = value if isinstance(value, list) else []
-    if not 0 < len(listed) < 3 or not all(map(_is_number, listed)) or (len(listed) == 2 and float(listed[1]) < 0):
-        raise fault(path, f"[mean, spread] or [mean], as printed, not {reprlib.repr(value)}")
-    return [v if isinstance(v, str) else float(v) for v in listed]
-
-
-def _is_number(value: Any) -> bool:
-    """True for a finite number, or one written as text for its own number of decimals."""
-    if isinstance(value, str):
-        return re.fullmatch(r"-?\d+(\.\d+)?", value, re.ASCII) is not None
-    return type(value) in (int, float) and math.isfinite(value)
-
-
-Numbers = list[float | str]
-"""Mean and spread as printed: a text is shown as it stands, a number with the table's decimals."""
-Printed = Annotated[Numbers | dict[Shown, Numbers], BeforeValidator(_printed)]
-
-
-def _with_finetuning(value: Any) -> Any:
-    """A grid in which `finetune.lr = […]`, a table in TOML, is a key like the others."""
-    if not isinstance(value, dict) or not isinstance(value.get("finetune"), dict):
-        return value
-    rest = {key: one for key, one in value.items() if key != "finetune"}
-    return rest | {f"finetune.{key}": one for key, one in value["finetune"].items()}
-
-
-class Rung(NamedTuple):
-    """At most `trials` trials, each of `rounds` rounds from the start."""
-
-    trials: int
-    rounds: int
-
-
-def parse_halving(text: str) -> tuple[Rung, ...]:
-    """The rungs in `"12@3,4@10"`: all twelve trials after three rounds, the best four again after ten.
-
-    Raises `UsageError` where that is not what it says, or a rung does not have fewer trials and more rounds.
-    """
-    rungs = []
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*([1-9][0-9]*)\s*@\s*([1-9][0-9]*)\s*", part)
-        if match is None:
-            raise UsageError(f"{text!r} is no list of rungs: write trials@rounds, as in 12@3,4@10.")
-        rungs.append(Rung(int(match[1]), int(match[2])))
-    for before, after in pairwise(rungs):
-        if not (after.trials < before.trials and after.rounds > before.rounds):
-            raise UsageError(f"{text!r}: each rung has fewer trials than the one before, and more rounds.")
-    return tuple(rungs)
-
-
-def _halving(text: str) -> str:
-    try:
-        parse_halving(text)
-    except UsageError as error:
-        raise fault((), str(error)) from None
-    return text
-
-
-TunedGrid = Annotated[Grid, Field(min_length=1), BeforeValidator(_with_finetuning)]
-Point = Annotated[
-    dict[str, Annotated[Any, AfterValidator(_scalar)]], Field(min_length=1), BeforeValidator(_with_finetuning)
+Numbers = Annotated[
+    list[float | Annotated[str, Field(pattern=r"^-?[0-9]+(\.[0-9]+)?$")]], Field(min_length=1, max_length=2)
 ]
+"""Mean and spread as printed: a text is shown as it stands, a number with the table's decimals."""
+Printed = Numbers | dict[str, Numbers]
+"""Numbers as printed, alone or by stage."""
+TunedGrid = Annotated[Grid, Field(min_length=1), BeforeValidator(flat)]
+Point = Annotated[Hyper, Field(min_length=1), BeforeValidator(flat)]
 
 
 class Tune(TomlTable):
     """Trials of `pflbench tune`."""
 
-    seed: Annotated[int, Field(ge=0)] = 41
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 41
     """Seed of the trials; the suite's own are refused."""
-    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | None = None
-    """Seeds of the trials, instead of one."""
     validation: Share = 0.1
     """Share of the support on which trials are scored."""
     columns: list[str] = Field(default_factory=list)
@@ -528,35 +386,15 @@ class Tune(TomlTable):
     """Values of each hyperparameter by method or row id; `finetune.lr` is a key like the others."""
     points: dict[str, Annotated[list[Point], Field(min_length=2)]] = Field(default_factory=dict)
     """Trials one by one, in place of a grid."""
-    reduced: dict[str, Annotated[list[str], Field(min_length=1)]] = Field(default_factory=dict)
-    """Keys of a method's grid that `pflbench tune` varies; by default all."""
-    halving: Annotated[str, AfterValidator(_halving)] | None = None
-    """Rungs of successive halving, `"12@3,4@10"`: 12 trials for 3 rounds, the best 4 again for 10. Each row is then
-    tuned for itself.
-    """
     read: dict[str, Literal["last", "last-10"]] = Field(default_factory=dict)
     """Scored rounds that chose the suite's values, by method or row id; by default the last."""
 
-    @property
-    def all_seeds(self) -> tuple[int, ...]:
-        """Seeds of its trials."""
-        return tuple(dict.fromkeys(self.seeds)) if self.seeds else (self.seed,)
-
     @model_validator(mode="after")
     def _consistent(self) -> Tune:
-        check_keys(("reduced",), self.reduced, self.grid)
-        for method, keys in self.reduced.items():
-            check_names(("reduced", method), "hyperparameter", keys, self.grid[method])
-        if {"seed", "seeds"} <= self.model_fields_set:
-            raise fault(("seeds",), "there is a seed already")
         for name, points in self.points.items():
-            if name in self.grid:
-                raise fault(("points", name), "there is a grid of it already")
             for i, point in enumerate(points):
                 if point.keys() != points[0].keys():
                     raise fault(("points", name, i), f"other keys than the first point's, {', '.join(points[0])}")
-                if point in points[:i]:
-                    raise fault(("points", name, i), "a point is there twice")
         return self
 
 

@@ -6,12 +6,11 @@ adding one trains nothing again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, ModelWrapValidatorHandler, PrivateAttr, model_validator
+from pydantic import BeforeValidator
 
-from pflbench.suite.strict import TomlTable, check_keys, fault
+from pflbench.errors import UsageError
 
 Source = Literal["paper", "code", "inferred", "guess", "tuned"]
 KNOWN: tuple[str, ...] = get_args(Source)
@@ -19,87 +18,35 @@ KNOWN: tuple[str, ...] = get_args(Source)
 PROFILE = "profile"
 """Source of a value that a profile has in place of the whole protocol's."""
 
-SETTINGS = (
-    "model",
-    "batch",
-    "rounds",
-    "clients",
-    "training_clients",
-    "cohort",
-    "query",
-    "arrival",
-    "weights",
-    "batches",
-    "augment",
-    "tail",
-    "tiny_client",
-    "dataset",
-    "partition",
-    "finetune.steps",
-    "finetune.lr",
-    "finetune.decay",
-    "finetune.every",
-)
-"""Settings that have a source, beside the methods' hyperparameters. `dataset`, `partition` and `model` mean all that is
-not an option with a source of its own, such as `dataset.normalize`."""
-
-_SINGLE = frozenset(name.rpartition(".")[2] for name in SETTINGS)
-
 
 def flat(table: Any) -> Any:
     """`{"pfedme": {"inner_lr": "guess"}}` → `{"pfedme.inner_lr": "guess"}`; what is no table stays as it is."""
-    if not isinstance(table, dict):
-        return table
-    found: dict[str, Any] = {}
-    for key, value in table.items():
-        found |= (
-            {f"{key}.{name}": source for name, source in value.items()} if isinstance(value, dict) else {key: value}
-        )
-    return found
+    result = dict[str, Any]()
+    for key, value in table.items() if isinstance(table, dict) else ():
+        nested = isinstance(value, dict) and "value" not in value
+        result |= {f"{key}.{name}": one for name, one in value.items()} if nested else {key: value}
+    return result if isinstance(table, dict) else table
 
 
 Sources = Annotated[dict[str, Source], BeforeValidator(flat)]
 """`[sources]`: by a setting's name, or by a method (or row) and its hyperparameter, with a dot between."""
+_WHOLE = ("reference", "profile")
+"""Tables that have no sources, or are merged first."""
 
 
-class Settled(TomlTable):
-    """A table whose single values may be written with their source: `batch = { value = 30, source = "code" }`."""
+def split(value: Any, path: str, origins: dict[str, str]) -> Any:
+    """A table with plain values: `batch = 30` for `batch = { value = 30, source = "code" }`.
 
-    _given: dict[str, Source] = PrivateAttr(default_factory=dict)
-
-    @property
-    def given(self) -> Mapping[str, Source]:
-        """The sources that are written beside values, by key; an option's by `dataset.normalize`."""
-        return self._given
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _with_sources(cls, table: Any, handler: ModelWrapValidatorHandler[Settled]) -> Settled:
-        if not isinstance(table, dict):
-            return handler(table)
-        plain, given = _parted(table, _SINGLE & cls.__pydantic_fields__.keys(), "")
-        settled = handler(plain)
-        settled._given = given
-        return settled
-
-
-def _parted(table: Mapping[str, Any], keys: Collection[str], prefix: str) -> tuple[dict[str, Any], dict[str, Source]]:
-    """The table with plain values, and the sources that stood beside those of `keys`."""
-    plain: dict[str, Any] = {}
-    given: dict[str, Source] = {}
-    for key, value in table.items():
-        plain[key] = value
-        if key not in keys or not isinstance(value, dict):
-            continue
-        if key in ("dataset", "partition") and not prefix:
-            plain[key], options = _parted(value, value.keys() - {"name"}, key)
-            given |= options
-        elif "value" in value:
-            plain[key] = value["value"]
-            path = (prefix, key) if prefix else (key,)
-            check_keys(path, value, ["value", "source"])
-            if "source" in value and value["source"] not in KNOWN:
-                raise fault((*path, "source"), f"one of {', '.join(KNOWN)}, not {value['source']!r}")
-            if "source" in value:
-                given[".".join(path)] = value["source"]
-    return plain, given
+    The sources are put into `origins` by the path of their key, such as `column[0].dataset.normalize`.
+    """
+    if isinstance(value, list):
+        return [split(one, f"{path}[{i}]", origins) for i, one in enumerate(value)]
+    if not isinstance(value, dict):
+        return value
+    if not value.keys().isdisjoint(("value", "like")) and value.keys() <= {"value", "like", "source"}:
+        if value.get("source", KNOWN[0]) not in KNOWN:
+            raise UsageError(f"{path}.source: one of {', '.join(KNOWN)}, not {value['source']!r}")
+        origins |= {path: value["source"]} if "source" in value else {}
+        return value["value"] if "value" in value else {"like": value["like"]}
+    keys = {key: f"{path}.{key}".removeprefix(".") for key in value}
+    return {key: one if key in _WHOLE else split(one, keys[key], origins) for key, one in value.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple
@@ -16,16 +15,14 @@ from pflbench.names import Places
 from pflbench.selection import EVERYTHING, Choices, Selection
 from pflbench.spec import RunSpec
 from pflbench.stages import Shown
-from pflbench.suite.cells import Expansion, Reading, TableColumn
+from pflbench.suite.cells import Reading, TableColumn
+from pflbench.suite.columns import FINETUNE_OPTIONS
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.expand import expand
-from pflbench.suite.layers import FINETUNE_OPTIONS, Override, candidates, check_distinct, parse_overrides
-from pflbench.suite.rows import SelectedRow, all_known, select_rows, suite_rows
-from pflbench.suite.schema import Rung, parse_halving
+from pflbench.suite.rows import SelectedRow, select_rows, suite_rows
 from pflbench.suite.strict import at
 from pflbench.suite.user_supplied import UserSupplied
 
-Grid = dict[str, list[Any]]
 Points = list[dict[str, Any]]
 """The values of each trial."""
 FINETUNE = "finetune."
@@ -35,24 +32,23 @@ _PREFERRED: tuple[str, ...] = ("personalized", "global", "finetuned", "stored", 
 
 
 class Trial(NamedTuple):
-    """A point of the grid, and the runs that are scored on the validation rows: in each rung, one for each seed."""
+    """A point of the grid, and the runs that are scored on the validation rows: one for each seed."""
 
     values: Mapping[str, Any]
-    rungs: tuple[tuple[RunSpec, ...], ...]
+    runs: tuple[RunSpec, ...]
 
     @property
     def run(self) -> RunSpec:
         """The first."""
-        return self.rungs[0][0]
+        return self.runs[0]
 
 
 @dataclass(frozen=True)
 class Search:
     """The trials of a method in a column, of a grid with its first key changing slowest.
 
-    They are compared by their scores, read as `reading` says. `listed`: the suite names its points one by one. `rungs`:
-    of which the trials are halved, empty without. `apart`: the suite tunes each row for itself. `selected`: the
-    method's row. `places`: paths of user-supplied code.
+    They are compared by their scores, read as `reading` says. `selected`: the method's row. `places`:
+    paths of user-supplied code.
     """
 
     column: TableColumn
@@ -60,14 +56,11 @@ class Search:
     reading: Reading
     trials: list[Trial]
     places: Places
-    rungs: tuple[Rung, ...] = ()
-    listed: bool = False
-    apart: bool = False
 
     @property
     def guest(self) -> bool:
         """True if its row is none of the suite's."""
-        return not self.selected.place
+        return not self.selected.where
 
     @property
     def grid(self) -> dict[str, list[Any]]:
@@ -78,44 +71,28 @@ class Search:
     @property
     def name(self) -> str:
         """Name of the method in the suite's tables."""
-        return self.selected.info.name if self.guest else self.selected.key
+        return self.selected.info.name if self.guest else self.selected.entry.method
 
     @property
     def read(self) -> str:
         """The stage and the rounds whose scores choose, for tables."""
         return f"{self.reading.stage}{', last ten scored rounds' if self.reading.read_as == 'last-10' else ''}"
 
-    @property
-    def row_values(self) -> set[str]:
-        """Hyperparameters that the row itself gives a value, stronger than the column's."""
-        return set(self.selected.entry.hyper)
-
-
-def check_tuning(suite: Suite) -> None:
-    """Reject grids of unknown rows or methods, and values that a method does not take. Raises `UsageError`."""
-    document = suite.document()
-    rows = suite_rows(suite, document)
-    named = {selected.key: selected for selected in rows} | {selected.row.id: selected for selected in rows}
-    with at(f"{suite.path}: tune.read"):
-        all_known("method", document.tune.read, named)
-    for key, tables in (("grid", document.tune.grid), ("points", document.tune.points)):
-        with at(f"{suite.path}: tune.{key}"):
-            all_known("method", tables, named)
-        for name in tables:
-            suites_points(suite, document, named[name])
-
 
 def tuned_rows(suite: Suite, profile: str | None = None) -> list[str]:
-    """The ids of the rows that a suite with halving has trials for, in the table's order.
+    """The ids of the rows that a suite has trials for, in the table's order; of several with one grid, the first.
 
-    Raises `UsageError` for any other suite: its searches may build on each other.
+    Raises `UsageError` if there are none.
     """
     document = suite.document(profile or "paper")
-    rows = suite_rows(suite, document) if document.tune.halving else []
-    found = [one.row.id for one in rows if suites_points(suite, document, one)[1] and not one.entry.grid]
-    if not found:
+    result: dict[str, str] = {}
+    for one in suite_rows(suite, document):
+        name, points = suites_points(suite, document, one)
+        if points and not one.entry.grid:
+            result.setdefault(name, one.row.id)
+    if not result:
         raise UsageError("Which method? Write --method ID, a row or method of the suite, or file.py:Class.")
-    return found
+    return list(result.values())
 
 
 def searches(
@@ -124,7 +101,6 @@ def searches(
     part: Selection = EVERYTHING,
     *,
     grid: Sequence[str] = (),
-    seed: int | None = None,
     **choices: Unpack[Choices],
 ) -> list[Search]:
     """The searches for a method, one in each column.
@@ -134,8 +110,7 @@ def searches(
         method: A row's id, a method that has a single row, or `file.py:Class`.
         part: Columns instead of those that the suite tunes, seeds instead of those for tuning, profile, rounds,
             precision, and overrides: what these fix of the suite's grid is not varied.
-        grid: `key=value,value`, instead of the suite's grid. It is tried whole, without the suite's halving.
-        seed: The one seed for tuning.
+        grid: `key=value,value`, instead of the suite's grid. It is tried whole.
         **choices: Fields in place of those of `part`.
 
     Raises:
@@ -144,85 +119,50 @@ def searches(
     part = part.but(**choices)
     document = suite.document(part.profile or "paper")
     tune = document.tune
-    seeds = part.seeds or (tune.all_seeds if seed is None else (seed,))
-    _check_seeds(seeds, (*document.all_seeds, *suite.document().all_seeds))
+    seeds = part.seeds or (tune.seed,)
+    if reported := {*seeds} & {*document.all_seeds, *suite.document().all_seeds}:
+        raise UsageError(
+            f"Nothing is chosen on seed {min(reported)}, which the suite reports: take another with --seeds."
+        )
     if not (columns := part.columns or tune.columns):
         raise UsageError(f"{suite.path} does not say which columns it tunes: name one with --column.")
     selected = _row(suite_rows(suite, document), method, document, suite.supplied)
-    fixed = _fixed(parse_overrides(document, part.overrides, [selected]), selected)
-    name, points = suites_points(suite, document, selected)
-    if grid:
-        points = _typed(grid, selected, document, fixed)
-    elif points:
-        keys = [key for key in tune.reduced.get(name, points[0]) if key not in fixed]
-        points = _kept(points, keys, full=name in tune.grid)
-    else:
+    paths = [text.partition("=")[0].strip() for text in part.overrides]
+    fixed = {path if path.startswith(FINETUNE) else path.rpartition(".")[2] for path in paths}
+    _, points = suites_points(suite, document, selected)
+    points = _typed(grid, selected, document) if grid else points
+    if not points:
         raise UsageError(f"{suite.path} has no grid for {selected.info.name}. Give one with --grid key=value,value.")
-    rungs = () if grid else _rungs(tune.halving, len(points))
-    rows, methods = ((selected.row.id,), ()) if selected.place else ((), (method,))
+    points = _varied(points, fixed)
+    rows, methods = ((selected.row.id,), ()) if selected.where else ((), (method,))
     part = part.but(rows=rows, methods=methods, columns=columns, seeds=seeds)
-    table = expand(suite, part, values=_values(selected, points[0]))
-    found = (_search(suite, part.but(columns=[one.id]), selected, points, rungs, one.rounds) for one in table.columns)
-    listed, apart = not grid and name in tune.points, tune.halving is not None
-    return [replace(one, listed=listed, apart=apart) for one in found]
+    first = _settings(selected, points[0])
+    shown = expand(suite, part, overrides=(*part.overrides, *first)).columns
+    return [_search(suite, part.but(columns=[column.id]), selected, points) for column in shown]
 
 
-def _search(
-    suite: Suite, part: Selection, selected: SelectedRow, points: Points, rungs: tuple[Rung, ...], most: int
-) -> Search:
-    """The trials of a row in the one selected column; no rung has more than `most` rounds."""
-    capped = [part.but(rounds=min(rung.rounds, most)) for rung in rungs] or [part]
-    tables = [[expand(suite, one, values=_values(selected, point)) for one in capped] for point in points]
-    shown, validation = tables[0][-1], suite.document(part.profile or "paper").tune.validation
-    stage = judged_by([cell.stage for cell in shown.cells], selected.entry.stage)
-    cell = next(cell for cell in shown.cells if cell.stage == stage)
-    trials = [
-        Trial(point, tuple(_runs(table, stage, validation) for table in several))
-        for point, several in zip(points, tables, strict=True)
-    ]
+def _search(suite: Suite, part: Selection, selected: SelectedRow, points: Points) -> Search:
+    """The trials of a row in the one selected column."""
+    tables = [expand(suite, part, overrides=(*part.overrides, *_settings(selected, point))) for point in points]
+    stage = judged_by(tables[0].rows[0].stages, selected.entry.stage)
+    cells = [next(cell for cell in table.cells if cell.stage == stage) for table in tables]
+    change = {"validation": suite.document(part.profile or "paper").tune.validation}
     return Search(
-        column=shown.columns[0],
+        column=cells[0].column,
         selected=selected,
-        reading=replace(cell.reading, read_as=cell.tuned_by),
-        trials=trials,
-        places=shown.locations.get(cell.runs[0].id, {}),
-        rungs=rungs,
+        reading=replace(cells[0].reading, read_as=cells[0].tuned_by),
+        trials=[
+            Trial(values, tuple(run.model_copy(update=change) for run in cell.runs))
+            for values, cell in zip(points, cells, strict=True)
+        ],
+        places=tables[0].locations.get(cells[0].runs[0].id, {}),
     )
 
 
-def _rungs(halving: str | None, trials: int) -> tuple[Rung, ...]:
-    rungs = parse_halving(halving) if halving else ()
-    if rungs and trials > rungs[0].trials:
-        raise UsageError(f"There are {trials} trials, and halving begins with {rungs[0].trials}.")
-    return rungs
-
-
-def _check_seeds(seeds: Sequence[int], reported: Sequence[int]) -> None:
-    for one in seeds:
-        if one in reported:
-            raise UsageError(f"Nothing is chosen on seed {one}, which the suite reports: take another with --seed.")
-
-
-def _runs(table: Expansion, stage: Shown, validation: float) -> tuple[RunSpec, ...]:
-    """The runs of a table of one row and column, one for each seed, scored on a share of the training rows."""
-    (cell,) = (cell for cell in table.cells if cell.stage == stage)
-    return tuple(run.model_copy(update={"validation": validation}) for run in cell.runs)
-
-
-def _values(selected: SelectedRow, point: Mapping[str, Any]) -> list[Override]:
-    """The values of a point, over those of the row."""
-    return [
-        Override("finetune", key.removeprefix(FINETUNE), value)
-        if key.startswith(FINETUNE)
-        else Override(selected.info.name, key, value)
-        for key, value in point.items()
-    ]
-
-
-def _fixed(overrides: Sequence[Override], selected: SelectedRow) -> set[str]:
-    """Keys that the selection gives a value."""
-    own = {one.key for one in overrides if one.target in selected.aliases}
-    return own | {f"{FINETUNE}{one.key}" for one in overrides if one.target == "finetune"}
+def _settings(selected: SelectedRow, point: Mapping[str, Any]) -> list[str]:
+    """The values of a point as texts of `--set`."""
+    paths = {key: key if key.startswith(FINETUNE) else f"{selected.info.name}.{key}" for key in point}
+    return [f"{paths[key]}={set_text(value)}" for key, value in point.items()]
 
 
 def judged_by(stages: Sequence[Shown], named: Shown | None = None) -> Shown:
@@ -233,10 +173,10 @@ def judged_by(stages: Sequence[Shown], named: Shown | None = None) -> Shown:
 def _row(rows: list[SelectedRow], method: str, document: Document, supplied: UserSupplied) -> SelectedRow:
     is_row = any(selected.row.id == method for selected in rows)
     part = Selection(rows=(method,)) if is_row else Selection(methods=(method,))
-    found = select_rows(rows, part, document, supplied)
-    if len(found) > 1:
-        raise UsageError(f"{method} has several rows: name one, {' or '.join(selected.row.id for selected in found)}.")
-    (selected,) = found
+    result = select_rows(rows, part, document, supplied)
+    if len(result) > 1:
+        raise UsageError(f"{method} has several rows: name one, {' or '.join(selected.row.id for selected in result)}.")
+    (selected,) = result
     if selected.entry.grid:
         chosen = f"in row {selected.row.id} each client chooses {' and '.join(selected.entry.grid)} for itself"
         raise UsageError(f"There is nothing to tune: {chosen}.")
@@ -248,33 +188,28 @@ def set_text(value: Any) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
-def _typed(texts: Sequence[str], selected: SelectedRow, document: Document, fixed: set[str]) -> Points:
+def _typed(texts: Sequence[str], selected: SelectedRow, document: Document) -> Points:
     """The points of a grid of the command line, `key=value,value`."""
-    grid: Grid = {}
+    grid: dict[str, list[Any]] = {}
     for text in texts:
         with at(f"--grid {text}"):
             key, _, values = (part.strip() for part in text.partition("="))
-            if not (key and values):
-                raise UsageError("Write key=value,value.")
-            if key in grid or key in fixed:
-                raise UsageError(f"{key} is given twice.")
+            if not (key and values) or key in grid:
+                raise UsageError("Write key=value,value, each key once.")
             info, plain = _of(selected.info, document, key)
-            grid[key] = [parse(info, plain, value.strip()) for value in values.split(",")]
-            check_distinct(grid[key])
+            grid[key] = list(dict.fromkeys(parse(info, plain, value.strip()) for value in values.split(",")))
     return _product(grid)
 
 
-def _kept(points: Points, keys: Sequence[str], *, full: bool) -> Points:
-    """The points with these keys alone, each once; `full`: of a whole grid, in the order of the keys."""
-    if not keys:
+def _varied(points: Points, fixed: set[str]) -> Points:
+    """The points without the fixed keys, each once. Raises `UsageError` if all keys are fixed."""
+    if fixed.issuperset(points[0]):
         raise UsageError("There is nothing to tune: --set fixes all of it.")
-    if full:
-        return _product({key: list(dict.fromkeys(point[key] for point in points)) for key in keys})
-    left = [{key: point[key] for key in keys} for point in points]
-    return [point for i, point in enumerate(left) if point not in left[:i]]
+    remaining = [{key: value for key, value in point.items() if key not in fixed} for point in points]
+    return [point for i, point in enumerate(remaining) if point not in remaining[:i]]
 
 
-def _product(grid: Grid) -> Points:
+def _product(grid: Mapping[str, Sequence[Any]]) -> Points:
     """All points of a grid, the first key changing slowest."""
     return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 
@@ -282,26 +217,16 @@ def _product(grid: Grid) -> Points:
 def suites_points(suite: Suite, document: Document, selected: SelectedRow) -> tuple[str, Points]:
     """The key of a row's grid or points, its id if there are some of that name, else its method; and the points.
 
-    There may be none. With halving, rows are tuned each for itself: what goes by the id of one is not another's.
+    There may be none.
     """
     tune = document.tune
-    others = {row.id for row in document.row} if tune.halving else set()
-    own = selected.row.id in {*tune.grid, *tune.points} or selected.key in others
-    name = selected.row.id if own else selected.key
-    place, grid, points = f"{suite.path}: tune.grid.{name}", Grid(), []
-    for key, entry in tune.grid.get(name, {}).items():
-        prefix, _, plain = key.rpartition(".")
-        with at(place) if prefix else nullcontext():
-            info, _ = _of(selected.info, document, key)
-        grid[key] = candidates(info, {plain: entry}, f"{place}.{prefix}" if prefix else place)[plain]
-    for i, point in enumerate(tune.points.get(name, ())):
-        values = {}
-        for key, value in point.items():
-            with at(f"{suite.path}: tune.points.{name}[{i}].{key}"):
-                info, plain = _of(selected.info, document, key)
-                values[key] = coerce(info, plain, value)
-        points.append(values)
-    return name, points or (_product(grid) if grid else [])
+    name = selected.row.id if selected.row.id in {*tune.grid, *tune.points} else selected.entry.method
+    kind = "points" if name in tune.points else "grid"
+    points = []
+    for point in tune.points.get(name) or (_product(tune.grid[name]) if name in tune.grid else ()):
+        with at(f"{suite.path}: tune.{kind}.{name}"):
+            points.append({key: coerce(*_of(selected.info, document, key), value) for key, value in point.items()})
+    return name, points
 
 
 def _of(info: MethodInfo, document: Document, key: str) -> tuple[Info, str]:

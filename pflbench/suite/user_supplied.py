@@ -22,10 +22,10 @@ from pflbench.stages import RECORDED, Stages
 if TYPE_CHECKING:
     from pflbench.data.source import Source
 
-_READING = ("dataset", "partition")
+_READING: dict[str, names.Kind] = {"dataset": "datasets", "partition": "partitions"}
 
 
-class Place(NamedTuple):
+class CellPath(NamedTuple):
     """A row and column of a suite under a profile. `file`: path of a user's suite file; empty if it is not recorded."""
 
     suite: str
@@ -77,20 +77,22 @@ class UserSupplied:
             trust.grant(reference)
         return self.imports or not names.is_reference(reference) or not names.is_users(reference)
 
-    def requested(self, wanted: Sequence[RunSpec], place: Place) -> Sequence[RunSpec]:
-        """For runs with unread user-supplied code or data, the newest stored ones that this place requested.
+    def requested(self, wanted: Sequence[RunSpec], cell: CellPath) -> Sequence[RunSpec]:
+        """For runs with unread user-supplied code or data, the newest stored ones that this cell requested.
 
         They agree with the wanted ones in all that is known, and with each other in all but the seed and what is read
         with it. A seed without such a run has one that is missing.
         """
         if self.imports or not _is_unread(wanted[0]):
             return wanted
-        by_place = _is_users(wanted[0])
-        found = [run.spec for run in self.stored() if not by_place or _has_place(run, place)]
-        newest = next((run for run in found if any(_agrees(run, one) for one in wanted)), None)
+        is_users = _is_users(wanted[0])
+        result = [run.spec for run in self.stored() if not is_users or _is_requested_by(run, cell)]
+        alike = {_plain(one): one for one in wanted}  # ids take a hundred times as long
+        pairs = ((run, alike.get(_plain(run))) for run in result)
+        newest = next((run for run, one in pairs if one and _agrees(run, one)), None)
         if newest is None:
             return wanted
-        of_seeds = {run.seed: run for run in reversed(found) if _of_seed(newest, run).id == run.id}
+        of_seeds = {run.seed: run for run in reversed(result) if _of_seed(newest, run).id == run.id}
         return [of_seeds.get(one.seed) or newest.model_copy(update={"seed": one.seed}) for one in wanted]
 
     def contents(self, settings: Mapping[str, Any], places: names.Places, seed: int) -> dict[str, Named]:
@@ -103,12 +105,12 @@ class UserSupplied:
         if self.root is None or not reading:
             return {}
         data, division = settings["dataset"], settings["partition"]
-        used = sorted((kind, place) for kind, place in places.items() if kind.startswith(("datasets", "partitions")))
+        used = sorted((kind, path) for kind, path in places.items() if kind.startswith(("datasets", "partitions")))
         key = f"{data!r} {division!r} {settings['clients']} {seed} {used}"
         if key not in self._known:
             self._known[key] = self._contents(data, division, settings["clients"], places, seed)
-        found = self._known[key]
-        return {name: one.model_copy(update={"content": found.get(name)}) for name, one in reading.items()}
+        result = self._known[key]
+        return {name: one.model_copy(update={"content": result.get(name)}) for name, one in reading.items()}
 
     def _contents(
         self, data: Named, division: Named, clients: int, places: names.Places, seed: int
@@ -118,7 +120,7 @@ class UserSupplied:
 
         root = self.root
         assert root is not None
-        found = dict[str, str | None]()
+        result = dict[str, str | None]()
 
         @cache
         def source() -> Source:
@@ -126,49 +128,56 @@ class UserSupplied:
 
         if reads("dataset", data):
             with suppress(Exception, SystemExit):  # of user-supplied code; training says what is wrong
-                found["dataset"] = content.of_dataset(names.made("datasets", data, places), root, seed)
+                result["dataset"] = content.of_dataset(names.made("datasets", data, places), root, seed)
         if reads("partition", division):
             with suppress(Exception, SystemExit):
                 made = names.made("partitions", division, places)
-                found["partition"] = content.of_partition(made, root, source, clients, seed)
-        return found
+                result["partition"] = content.of_partition(made, root, source, clients, seed)
+        return result
 
 
 def _is_unread(run: RunSpec) -> bool:
     """True if a run has user-supplied code that is not imported, or reads user files."""
-    parts = run.method.version, run.dataset.version, run.partition.version, run.model_version
-    return UNREAD in parts or any(reads(name, getattr(run, name)) for name in _READING)
+    return UNREAD in _versions(run) or any(reads(name, getattr(run, name)) for name in _READING)
 
 
 def _is_users(run: RunSpec) -> bool:
     """True if a run has unread user-supplied code, or a path names what it reads; FEMNIST's files have no path."""
-    versions = run.method.version, run.dataset.version, run.partition.version, run.model_version
-    kinds: tuple[tuple[names.Kind, Named], ...] = ("datasets", run.dataset), ("partitions", run.partition)
-    return UNREAD in versions or any(describe_options(kind, named.name).paths for kind, named in kinds)
+    named = ((kind, getattr(run, name).name) for name, kind in _READING.items())
+    return UNREAD in _versions(run) or any(describe_options(kind, name).paths for kind, name in named)
 
 
-def _has_place(run: Requested, place: Place) -> bool:
-    """True if a place requested a run. Where no request of that suite recorded its file, the name decides."""
-    files = {one.file for one in map(Place._make, run.places) if one._replace(file=place.file) == place}
-    return place.file in files or files == {""}
+def _versions(run: RunSpec) -> set[str | None]:
+    return {run.method.version, run.dataset.version, run.partition.version, run.model_version}
+
+
+def _is_requested_by(run: Requested, cell: CellPath) -> bool:
+    """True if a cell requested a run. Where no request of that suite recorded its file, the name decides."""
+    files = {one.file for one in map(CellPath._make, run.places) if one._replace(file=cell.file) == cell}
+    return cell.file in files or files == {""}
 
 
 def _agrees(run: RunSpec, wanted: RunSpec) -> bool:
-    """True if a stored run is a wanted one in all that is known of that."""
+    """True if a stored run is a wanted one, with the same plain fields, in all that is known of that."""
     known: dict[str, Any] = {}
-    if wanted.method.version == UNREAD and run.method.name == wanted.method.name:
+    if wanted.method.version == UNREAD:
         values = {key: None if value == "none" else value for key, value in wanted.method.hyper.items()}
         if any(run.method.hyper.get(key) != value for key, value in values.items()):
             return False
         scoring = run.scoring.model_copy(update={"stages": wanted.scoring.stages})
         known = {"method": wanted.method, "scoring": scoring}
     for name in _READING:
-        mine, theirs = getattr(run, name), getattr(wanted, name)
-        unread = theirs.version == UNREAD and mine.name == theirs.name
-        known[name] = theirs if unread else mine.model_copy(update={"content": theirs.content})
+        stored_part, wanted_part = getattr(run, name), getattr(wanted, name)
+        unread = wanted_part.version == UNREAD
+        known[name] = wanted_part if unread else stored_part.model_copy(update={"content": wanted_part.content})
     if wanted.model_version == UNREAD:
         known["model_version"] = UNREAD
     return run.model_copy(update=known).id == wanted.id
+
+
+def _plain(run: RunSpec) -> tuple[object, ...]:
+    """Fields of a run that are always known."""
+    return run.method.name, run.dataset.name, run.partition.name, run.model, run.clients, run.rounds, run.seed
 
 
 def _of_seed(newest: RunSpec, run: RunSpec) -> RunSpec:
@@ -186,13 +195,13 @@ def lacking(spec: RunSpec, root: Path, places: names.Places) -> dict[str, str]:
     from pflbench.data import content
 
     sentences = {}
-    readers: tuple[tuple[names.Kind, Named], ...] = ("datasets", spec.dataset), ("partitions", spec.partition)
-    for kind, named in readers:
-        if reads(kind[:-1], named):
+    for name, kind in _READING.items():
+        named = getattr(spec, name)
+        if reads(name, named):
             try:
                 content.check_files(names.made(kind, named, places), root)
             except DataMissing as error:
-                what = f"The {kind[:-1]} {named.name!r}"
+                what = f"The {name} {named.name!r}"
                 sentences[named.name] = f"{what} lacks what it reads, so its columns are left out. {error}"
     return sentences
 
@@ -202,8 +211,7 @@ def reads(which: str, named: Named) -> bool:
 
     It is of user-supplied ones, and of those that come with pflbench and read user files.
     """
-    kind: names.Kind = "datasets" if which == "dataset" else "partitions"
-    return named.version is not None or describe_options(kind, named.name).reads
+    return named.version is not None or describe_options(_READING[which], named.name).reads
 
 
 def _stages(run: RunSpec | None) -> Stages:

@@ -132,7 +132,9 @@ def stored(results: Path) -> dict[str, tuple[int, str]]:
 
 def start(*arguments: str, cwd: Path, **environment: str) -> "subprocess.Popen[str]":
     """The real program in a process (and process group) of its own."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("PFLBENCH_")} | {"PFLBENCH_UNCHECKED": "1"}
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("PFLBENCH_")}
+    if arguments[0] in ("run", "tune") and "--unchecked" not in arguments:
+        arguments = (*arguments, "--unchecked")
     return subprocess.Popen(
         [sys.executable, "-m", "pflbench", *arguments],
         cwd=cwd,
@@ -163,7 +165,6 @@ title = "Chosen"
 method = "ditto"
 stage = "finetuned"
 grid = { steps = [2, 3] }
-select = "hold-out"
 validation = 0.2
 """
 """A row whose clients choose their hyperparameters."""

@@ -32,7 +32,7 @@ def no_measurements(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytes
 def no_contract(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Users' methods train without being held against the contract, which takes seconds; `checked` brings it back."""
     if "checked" not in request.fixturenames:
-        monkeypatch.setattr("pflbench.running.conformance.hold", lambda methods, on_start: [])
+        monkeypatch.setattr("pflbench.running.training._check_contract", lambda jobs, on_event: None)
 
 
 @pytest.fixture
@@ -49,9 +49,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PFLBENCH_JOBS", "1")  # in this process, without workers
     monkeypatch.setenv("PFLBENCH_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("PFLBENCH_REPORT_FULL", "1")  # the short form has tests of its own
-    monkeypatch.setenv("PFLBENCH_EXPLAIN_FULL", "1")
-    monkeypatch.setenv("PFLBENCH_ALL", "1")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.toml").write_text(SUITE)
     (tmp_path / "partly.toml").write_text(SUITE + MISSING_COLUMN)
@@ -60,10 +57,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def cli(folder: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
+def whole() -> dict[str, tuple[str, ...]]:
+    """Options that `cli` adds to a verb; short forms have tests of their own, which clear this."""
+    return {"report": ("--full", "--all"), "explain": ("--full",), "ls": ("--all",)}
+
+
+@pytest.fixture
+def cli(folder: Path, whole: dict[str, tuple[str, ...]], capsys: pytest.CaptureFixture[str]) -> Cli:
     """`cli("run", "-s", "tiny.toml")` → exit code, output, errors."""
 
     def call(*arguments: str) -> Result:
+        arguments = (*arguments, *(whole.get(arguments[0], ()) if arguments else ()))
         capsys.readouterr()
         with warnings.catch_warnings(), pytest.raises(SystemExit) as ended:
             warnings.simplefilter("default")  # as outside of tests: shown, not raised
@@ -82,7 +86,7 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     def simulate(*_: object) -> None:
         raise AssertionError("something was trained")
 
-    monkeypatch.setattr("pflbench.running.task.Simulation.run", simulate)
+    monkeypatch.setattr("pflbench.running.job.Simulation.run", simulate)
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import pflbench as pb
-from pflbench.cli import main as program
 from pflbench.store import Store
 
 HERE = ("-s", "tiny.toml", "--profile", "paper")
@@ -42,7 +41,7 @@ def lines(said: str) -> dict[tuple[str, str], dict[str, str]]:
 def test_what_fell_ends_with_one(cli) -> None:
     result = cli("compare", "results", "after", *HERE, "--fail-if-drop", "1.0")
     assert result.code == 1 and "Worse: 1 cell" in result.out and result.out.count("-10.00") >= 1
-    assert result.err == "Dropped by more than 1 points: tiny [paper], FedAvg, Shards: -10.00.\n"
+    assert result.err == "Dropped by more than 1 points: tiny [paper], FedAvg, Shards.\n"
     assert cli("compare", "results", "after", *HERE, "--fail-if-drop", "10.5").code == 0
     assert cli("compare", "after", "results", *HERE, "--fail-if-drop", "1.0").code == 0
     assert cli("compare", "results", "after", *HERE).code == 0
@@ -128,7 +127,3 @@ def test_the_same_from_python(results: Path, after: Path, cli) -> None:
     assert moved.dropped(1.0) == ["tiny [paper], FedAvg, Shards"] and moved.dropped(11) == []
     assert "A: results" in moved.to_markdown().replace(str(results), "results")
     assert str(pb.compare("results", "after", part)) == cli("compare", "results", "after", *HERE).out
-
-
-def test_it_is_among_the_verbs() -> None:
-    assert "compare" in program.VERBS

@@ -106,10 +106,10 @@ def test_a_picture(cli, own: Path, form: str) -> None:
     ("arguments", "says"),
     [
         (("own.toml", "shares"), "Unknown column 'shares'"),
-        (("nowhere.toml", "share"), "There is no suite file 'nowhere.toml'"),
+        (("nowhere.toml", "share"), "Unknown suite file 'nowhere.toml'"),
         (("own", "share"), "Unknown suite 'own'"),
         (("own.toml", "share", "--profile", "quick"), "quick"),
-        (("own.toml", "share", "-o", "who.gif"), "Unknown format of a picture 'gif'"),
+        (("own.toml", "share", "-o", "who.gif"), "Unknown format 'gif'"),
         (("cafeme-table1", "rmnist-shards"), "pflbench data fetch mnist"),
         (("fedec-table1", "x"), "Unknown column 'x'"),
         (("fedec-table1", "femnist"), "trains nothing"),

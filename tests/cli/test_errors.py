@@ -12,7 +12,7 @@ RUN = ("run", "-s", "tiny.toml")
     [
         (("run",), ("Which suite?", "pflbench ls suites")),
         (("run", "-s", "cafeme-tabel1"), ("'cafeme-tabel1'", "Did you mean 'cafeme-table1'")),
-        (("run", "-s", "elsewhere.toml"), ("There is no suite file 'elsewhere.toml'",)),
+        (("run", "-s", "elsewhere.toml"), ("Unknown suite file 'elsewhere.toml'",)),
         ((*RUN, "-m", "fedavgg"), ("method 'fedavgg'", "'fedavg'")),
         ((*RUN, "-m", "foo.py"), ("Which class of 'foo.py'? Write foo.py:Class.",)),
         ((*RUN, "-d", "digitss"), ("dataset 'digitss'", "'digits'")),
@@ -27,11 +27,13 @@ RUN = ("run", "-s", "tiny.toml")
         ((*RUN, "--set", "fedavg.lr=fast"), ("fedavg.lr must be float, not 'fast'",)),
         ((*RUN, "--set", "nonsense"), ("Write method.key=value",)),
         ((*RUN, "--precision", "fp16"), ("Unknown precision 'fp16'; known: fp32, fp64",)),
+        ((*RUN, "--precision", "tf32", "--device", "cpu"), ("--precision tf32 needs a GPU; on a CPU there are fp32",)),
+        ((*RUN, "--memory-limit", "0GB"), ("'0GB' is not an amount of memory; write 4GB",)),
         ((*RUN, "--redo", "miss"), ("Unknown --redo 'miss'", "missing")),
         ((*RUN, "--device", "tpu"), ("device 'tpu'",)),
         ((*RUN, "--device", "cuda:99"), ("There is no device 'cuda:99'",)),
-        ((*RUN, "--rounds", "0"), ("`--rounds 0`", "at least 1")),
-        ((*RUN, "--rounds", "ten"), ("`--rounds ten`", "a whole number")),
+        ((*RUN, "--rounds", "0"), ("--rounds", "greater than or equal to 1")),
+        ((*RUN, "--rounds", "ten"), ("--rounds", "valid integer")),
         ((*RUN, "--seedz", "1"), ("--seedz", "--seeds")),
         (("run", "tiny"), ("Unknown suite 'tiny'",)),
         (("tune", "tiny.toml", "-s", "partly.toml"), ("one is tuned at a time",)),
@@ -39,17 +41,14 @@ RUN = ("run", "-s", "tiny.toml")
         ((*RUN, "--seeds", ""), ("'' is not a list of seeds: write 0-4 or 0,2,5, or leave it out",)),
         ((*RUN, "--set", "fedavg.lr=inf"), ("fedavg.lr must be a finite number, not inf",)),
         ((*RUN, "--set", "fedavg.learning_rate=1"), ("'learning_rate'. Did you mean 'lr'?",)),
-        ((*RUN, "-m", "fedavg", "--set", "ditto.lr=1"), ("ditto is not selected: add --method ditto", "leave this")),
-        ((*RUN, "--set", "cafeme.lr=1"), ("cafeme is not selected: add --method cafeme", "Selected: fedavg, ditto.")),
-        ((*RUN, "--gpus-per-task", "inf"), ("--gpus-per-task", "inf is not a finite number: write a number")),
+        ((*RUN, "-m", "fedavg", "--set", "ditto.lr=1"), ("Unknown selected method 'ditto'",)),
+        ((*RUN, "--set", "cafeme.lr=1"), ("Unknown selected method 'cafeme'",)),
         (("check", "foo.py"), ("Which class of 'foo.py'? Write foo.py:Class.",)),
         (("runn",), ("'runn'", "'run'")),
         (("plan", "-s", "tiny.toml", "-m", "fedavgg"), ("method 'fedavgg'", "'fedavg'")),
         (("report", "--format", "cvs"), ("'cvs'", "'csv'")),
-        (("report", "--caption", "Mine"), ("--caption", "--format latex")),
-        (("report", "--format", "csv", "--caption", "Mine"), ("--caption", "--format latex")),
-        (("data", "show", "tiny.toml"), ("'column'", "`pflbench data show --help`")),
-        (("explain", "tiny.toml", "fedavg"), ("'column'", "pflbench explain --help")),
+        (("data", "show", "tiny.toml"), ("'column'",)),
+        (("explain", "tiny.toml", "fedavg"), ("'column'",)),
         (("report",), ("No results of any suite in 'results'", "pflbench run")),
         (("report", "-s", "tiny.toml"), ("No results of tiny.toml in 'results'", "pflbench run --suite tiny.toml")),
         (("status", "-s", "tiny"), ("Unknown suite 'tiny'",)),
@@ -99,7 +98,7 @@ def test_what_cannot_be_built_is_said_before_anything_is_trained(cli, no_trainin
 
 def test_no_verb_of_a_group_is_answered_with_the_help(cli) -> None:
     result = cli("data")
-    assert result.code == 2 and "Usage: pflbench" in result.out + result.err and "Error" not in result.err
+    assert result.code == 2 and "Usage: pflbench data" in result.err
 
 
 @pytest.mark.parametrize(
@@ -127,15 +126,12 @@ def test_the_suffix_of_the_file_is_the_format_of_claims_and_compare(cli, results
 @pytest.mark.parametrize(
     ("verb", "named"),
     [
-        (("report", "--format", "csv", "-o", "t.tex"), ("--format csv", "t.tex", "latex")),
-        (("report", "-o", "t.xlsx"), (".xlsx", ".tex (latex)")),
-        (("report", "--format", "csv", "-o", "t.xlsx"), (".xlsx", "--format csv")),
-        (("claims", "-o", "t.tex"), (".tex", ".csv (csv)")),
-        (("compare", "results", "results", "--format", "markdown", "-o", "t.csv"), ("--format markdown", "t.csv")),
-        (("scores", "-o", "t.xlsx"), (".csv", ".parquet")),
+        (("report", "-o", "t.xlsx"), ("'xlsx'", "latex")),
+        (("claims", "-o", "t.tex"), ("'latex'", "csv")),
+        (("scores", "-o", "t.xlsx"), ("csv", "parquet")),
     ],
 )
-def test_an_unknown_suffix_and_one_of_another_format_are_refused(
+def test_an_unknown_suffix_and_one_of_another_verb_are_refused(
     cli, results: Path, verb: tuple[str, ...], named: tuple[str, ...]
 ) -> None:
     done = cli(*verb)
@@ -153,24 +149,15 @@ def test_a_rival_of_several_tables_is_a_row_of_one_of_them(cli, results: Path, f
     assert nobody.code == 2 and "'fedavg-ft'" in nobody.err
 
 
-def test_a_file_without_a_suffix_takes_any_format(cli, results: Path) -> None:
-    assert cli("report", "-s", "tiny.toml", "--format", "csv", "-o", "/dev/stdout").code == 0
-
-
-@pytest.mark.parametrize(("verb", "file"), [(("scores",), "there.csv"), (("report", "--format", "html"), "there.html")])
-def test_what_is_for_a_file_asks_for_one_on_a_terminal(
-    cli, results: Path, verb: tuple[str, ...], file: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert cli(*verb, "-s", "tiny.toml").out  # a pipe takes it
-    monkeypatch.setattr("pflbench.cli.common.stdout_is_terminal", lambda: True)
-    asked = cli(*verb, "-s", "tiny.toml")
-    assert asked.code == 2 and not asked.out and "write `-o " in asked.err
-    assert cli(*verb, "-s", "tiny.toml", "-o", file).code == 0
+def test_a_named_format_goes_before_the_suffix(cli, results: Path) -> None:
+    for file in ("/dev/stdout", "t.txt"):
+        assert cli("report", "-s", "tiny.toml", "--format", "csv", "-o", file).code == 0
+    assert Path("t.txt").read_text().startswith("suite,profile")
 
 
 @pytest.mark.parametrize("verb", ["run", "plan", "report", "status", "tune"])
 def test_a_suite_needs_no_option(cli, results: Path, verb: str) -> None:
     trials = ["-m", "fedavg", "--column", "shards", "--grid", "lr=0.1", "--dry-run"]
-    more = {"run": ["--dry-run"], "plan": ["--no-measure"], "tune": trials}
+    more = {"run": ["--dry-run"], "tune": trials}
     bare, named = (cli(verb, *how, *more.get(verb, [])) for how in (("tiny.toml",), ("-s", "tiny.toml")))
     assert named.code == 0 and bare == named

@@ -68,10 +68,10 @@ def short(out: str) -> str:
     return " ".join(" ".join(lines).split())
 
 
-def test_it_ends_with_what_may_be_concluded(cli, suite, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_ends_with_what_may_be_concluded(cli, suite, whole, monkeypatch: pytest.MonkeyPatch) -> None:
     suite(sourced("guess"))
     full = cli(*CELL).out
-    monkeypatch.delenv("PFLBENCH_EXPLAIN_FULL")
+    whole.clear()
     monkeypatch.setenv("COLUMNS", "80")
     brief = cli(*CELL).out
     assert re.match(
@@ -336,13 +336,6 @@ def test_both_spreads_are_told(cli, suite, folder: Path, printed: str, label: st
     assert label in out and sizes.format(**numbers) in out
 
 
-def test_what_the_papers_spread_is_stands_beside_it(cli, suite) -> None:
-    text = sourced("paper")
-    (spread,) = re.findall(r"spread = \{(.*)\}", text)
-    suite(text.replace(spread, f'{spread.rstrip()}, paper = "a range" '))
-    assert "The paper's ± is a range." in cli(*CELL).out
-
-
 def test_a_method_without_minibatches_has_no_batch_size(cli, tmp_path: Path) -> None:
     told = {
         row: cli("explain", "pfedvem-table1", row, "fashion-mnist-50", "--no-data").out
@@ -408,13 +401,6 @@ def test_a_close_number_says_by_how_much(cli, suite, monkeypatch: pytest.MonkeyP
     out = short(cli(*CELL).out)
     assert out.startswith("Close: ") and "the difference is beyond chance, and less than 100 points" in out
     assert "Verdict of the report: close (" in cli(*CELL).out
-
-
-def test_a_suspect_number_is_said_first_and_nothing_agrees_with_it(cli, suite) -> None:
-    suite(sourced("paper").replace("[reference]", '[[suspect]]\nrows = ["ditto"]\nwhy = "a misprint"\n[reference]'))
-    out = short(cli(*CELL).out)
-    assert out.startswith("The paper's number is suspect: a misprint; so neither agreement nor difference says")
-    assert "Beside the suspect number:" in out and "Agrees" not in out and "Differs" not in out
 
 
 def test_a_table_of_no_paper_is_held_against_none(cli, results: Path) -> None:

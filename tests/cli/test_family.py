@@ -71,8 +71,8 @@ def test_an_extra_row_stands_in_the_table_that_asked_for_it_and_in_no_other(fami
     )
     assert "not in the suite" in tiny and "ditto (lam=3.0)" in tiny
     assert "not in the suite" not in ablation + paper
-    assert "  beside the suite's rows: 1 done" in family("status", "-s", "tiny.toml").out
-    assert "beside" not in family("status", "-s", "ablation.toml").out
+    assert "  other rows or seeds: 1 done" in family("status", "-s", "tiny.toml").out
+    assert "other rows" not in family("status", "-s", "ablation.toml").out
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -116,10 +116,10 @@ def test_a_suite_whose_runs_another_one_made_is_in_the_report_and_in_the_status(
     (folder / "twin.toml").write_text(twin)
     for name, made in (("tiny", "finished"), ("twin", "0 to do")):
         assert made in cli("run", "-s", f"{name}.toml", *SMOKE).out
-    lines = cli("report", "--format", "csv").out.splitlines()
+    lines = cli("report", "--all", "--format", "csv").out.splitlines()
     assert {"tiny", "twin"} <= {line.split(",")[0] for line in lines}
     status = cli("status").out
-    assert "tiny [smoke]: " in status and "twin [smoke]: " in status
+    assert "tiny.toml [smoke]: " in status and "twin.toml [smoke]: " in status
 
 
 def test_two_suites_of_one_name_are_told_apart_by_their_path(cli: Cli, folder: Path) -> None:
@@ -136,7 +136,7 @@ def test_two_suites_of_one_name_are_told_apart_by_their_path(cli: Cli, folder: P
     assert "a/tiny.toml)" in every and "b/tiny.toml)" in every
     assert "b/tiny.toml)" in cli("report").out
     status = cli("status").out
-    assert "a/tiny.toml [smoke]: " in status and "b/tiny.toml [smoke]: " in status and "beside" not in status
+    assert "a/tiny.toml [smoke]: " in status and "b/tiny.toml [smoke]: " in status and "other rows" not in status
 
 
 def test_a_damaged_note_costs_a_warning_alone(family: Cli, folder: Path) -> None:

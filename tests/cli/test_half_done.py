@@ -35,10 +35,10 @@ def plain(text: str) -> str:
 
 @pytest.mark.parametrize("form", ["terminal", "short", "markdown", "latex", "csv", "html"])
 def test_every_format_says_what_is_missing_what_diverged_and_the_command(
-    cli, half: Path, form: str, monkeypatch: pytest.MonkeyPatch
+    cli, whole: dict[str, tuple[str, ...]], half: Path, form: str
 ) -> None:
     if form == "short":
-        monkeypatch.delenv("PFLBENCH_REPORT_FULL")  # a terminal's
+        whole.clear()  # a terminal's
     format_ = "terminal" if form == "short" else form
     report = cli("report", "-s", "tiny.toml", "--profile", "paper", "--format", format_)
     assert report.code == 0

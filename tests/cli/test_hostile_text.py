@@ -91,7 +91,7 @@ VERBS = {
     "claims in markdown": ("claims", "claims.toml", "--full", "--format", "markdown"),
     "list of claims in markdown": ("claims", "claims.toml", "--format", "markdown"),
     "claims as csv": ("claims", "claims.toml", "--format", "csv"),
-    "plan": ("plan", "-s", "tiny.toml", "--no-measure"),
+    "plan": ("plan", "-s", "tiny.toml"),
     "run": ("run", "-s", "tiny.toml", "--dry-run"),
     "rerun": ("run", "-s", "tiny.toml", "--dry-run", "--redo", "failed"),
     "pack": ("pack",),

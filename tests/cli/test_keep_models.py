@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from cli_kit import start
 
 from pflbench import load_models
 from pflbench.errors import UsageError
-from pflbench.running import training
-from pflbench.running.sharing import Shared
 from pflbench.store import Store
 
 COMMAND = ("run", "-s", "tiny.toml", "--column", "shards", "-m", "fedavg", "--seeds", "0")
@@ -18,15 +17,13 @@ COMMAND = ("run", "-s", "tiny.toml", "--column", "shards", "-m", "fedavg", "--se
 
 def test_models_lie_beside_the_results(cli, folder: Path) -> None:
     assert cli(*COMMAND).code == 0
-    told = cli(*COMMAND, "--keep-models")
-    assert told.code == 0 and "1 finished run without models; --redo always trains again for them." in told.out, told
+    assert cli(*COMMAND, "--keep-models").code == 0
     assert not (folder / "results" / "models").exists()
     again = cli(*COMMAND, "--keep-models", "--redo", "always")
-    assert again.code == 0 and "1 run finished, 0 failed." in again.out, again
+    assert again.code == 0 and "1 run finished, 0 failed, 0 not started" in again.out, again
     (run,) = Store(folder / "results").list()
     models = load_models(run.spec.id, folder / "results")
     assert models.stages == ("global", "finetuned") and models.clients("global") == run_clients(folder, run.spec.id)
-    assert "without models" not in cli(*COMMAND, "--keep-models").out
     assert cli("rm", run.spec.id, "--yes").code == 0 and not (folder / "results" / "models").exists()
 
 
@@ -34,26 +31,13 @@ def run_clients(folder: Path, id: str) -> tuple[int, ...]:
     return tuple(sorted({score.client for score in Store(folder / "results").read(id).scores}))
 
 
-def test_actors_of_ray_keep_none(cli, folder: Path) -> None:
-    told = cli(*COMMAND, "--keep-models", "--executor", "ray")
-    assert told.code == 2 and "--keep-models goes with --executor local or slurm." in told.err, told
-
-
-def test_models_are_asked_for_of_a_run_that_another_trains_without(
-    cli, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another process takes it once this one has seen that it is missing."""
-    assert cli(*COMMAND).code == 0
-    (path,) = (folder / "results" / "runs").glob("*.parquet")
-    path = path.rename(folder / path.name)
-
-    def other(*given: object, **more: object) -> Shared:
-        path.rename(folder / "results" / "runs" / path.name)
-        return Shared(*given, **more)
-
-    monkeypatch.setattr(training, "Shared", other)
-    told = cli(*COMMAND, "--keep-models")
-    assert told.code == 0 and "1 finished run without models; --redo always trains again for them." in told.out, told
+@pytest.mark.slow
+def test_tasks_of_ray_keep_them(folder: Path) -> None:
+    pytest.importorskip("ray")
+    process = start(*COMMAND, "--keep-models", "--executor", "ray", cwd=folder)
+    assert process.communicate(timeout=300) and process.returncode == 0
+    (run,) = Store(folder / "results").list()
+    assert load_models(run.spec.id, folder / "results").stages == ("global", "finetuned")
 
 
 def test_models_of_a_method_of_ones_own_are_read_without_its_file(cli, folder: Path) -> None:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pflbench.store import Store
-from pflbench.store.packing import pack
+from pflbench.store.verbs import pack
 
 LOOKS = (
     *(("report", "-s", "tiny.toml", "--format", format) for format in ("terminal", "markdown", "latex", "csv")),
@@ -20,7 +20,7 @@ LOOKS = (
     ("scores", "-o", "../scores.csv"),
     ("scores", "-s", "tiny.toml", "-o", "../scores.csv"),
     ("compare", "results", "results", "-s", "tiny.toml"),
-    ("plan", "-s", "tiny.toml", "--no-measure"),
+    ("plan", "-s", "tiny.toml"),
 )
 
 

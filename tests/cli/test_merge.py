@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +11,7 @@ from cli_kit import stored
 
 from pflbench.result import RunResult, Score
 from pflbench.store import ShownStore, Store
-from pflbench.store.merging import bits_apart
-from pflbench.store.packing import pack
-from pflbench.store.process import host_name
+from pflbench.store.verbs import difference, pack
 from pflbench.testing import tiny_spec
 
 SHARDS = ("run", "-s", "tiny.toml", "--seeds", "0-2")
@@ -35,7 +34,7 @@ def test_three_shards_merged_are_the_whole(cli, folder: Path) -> None:
     assert cli(*SHARDS, "-r", "whole").code == 0
     numbers = []
     for k in (1, 2, 3):
-        planned = cli("plan", "-s", "tiny.toml", "--seeds", "0-2", "--no-measure", "--shard", f"{k}/3").out
+        planned = cli("plan", "-s", "tiny.toml", "--seeds", "0-2", "--shard", f"{k}/3").out
         ran = cli(*SHARDS, "--shard", f"{k}/3", "-r", f"part{k}")
         assert ran.code == 0
         numbers.append(len(stored(folder / f"part{k}")))
@@ -58,9 +57,10 @@ def test_a_bad_shard(cli, text: str) -> None:
         assert result.code == 2 and line.endswith("is no shard: write K/N with K from 1 to N, as 1/3, 2/3 and 3/3.")
 
 
-def test_a_shard_without_runs_says_so(cli, folder: Path) -> None:
-    told = cli(*SHARDS, "--shard", "9/9", "-r", "part9").out
-    assert told.startswith("Shard 9/9 has no run: there are more shards than groups of seeds.\n0 runs: 0 done")
+def test_a_shard_without_runs_is_merged(cli, folder: Path) -> None:
+    assert cli(*SHARDS, "--shard", "9/9", "-r", "part9").out.startswith("0 runs: 0 done")
+    assert cli("plan", *SHARDS[1:], "--shard", "9/9").out == "Nothing to run: the shard is empty.\n"
+    assert cli("merge", "part9", "--into", "all").code == 0
 
 
 def test_packs_are_copied_and_sources_stay(cli, results: Path, folder: Path) -> None:
@@ -79,7 +79,9 @@ def test_what_a_killed_merge_left_goes(cli, results: Path, folder: Path) -> None
     pack(Store(results))
     for name in ("runs", "packs"):
         (folder / "all" / name).mkdir(parents=True)
-        (folder / "all" / name / f".x.{host_name()}.99999999.ab12.tmp").write_bytes(b"half")
+        half = folder / "all" / name / ".x.ab12.tmp"
+        half.write_bytes(b"half")
+        os.utime(half, (0, 0))
     assert cli("merge", "results", "--into", "all").code == 0
     assert list((folder / "all").rglob("*.tmp")) == []
 
@@ -133,17 +135,17 @@ def test_a_damaged_source_is_named_and_costs_no_other(
 
 
 def test_what_is_no_source(cli, results: Path) -> None:
-    assert cli("merge", "nowhere", "--into", "all").err == "Error: There is no results folder 'nowhere'.\n"
-    assert cli("merge", "results", "--into", "results").err == "Error: 'results' is to be merged into itself.\n"
-    inside = cli("merge", "results/runs", "--into", "all")
-    assert inside.code == 2 and inside.err.startswith(
-        "Error: 'results/runs' is no results folder: it has neither runs/"
-    )
+    for source in ("nowhere", "results/runs"):
+        result = cli("merge", source, "--into", "all")
+        assert result.code == 2 and result.err.startswith(
+            f"Error: {source!r} is no results folder: it has neither runs/"
+        )
+    assert cli("merge", "results", "--into", "results") == (0, "0 runs merged into 'results', 8 were there.\n", "")
     assert cli("merge", "--into", "all").code == 2 and cli("merge", "results").code == 2
 
 
 def test_scores_at_other_moments_are_not_equal_ones() -> None:
     none = RunResult(tiny_spec(), (), {})
     some = RunResult(tiny_spec(), (Score("global", 2, 0, 0, 5, 10, 1.0, 0.5),), {})
-    assert bits_apart(none, some) == bits_apart(some, none) == "at no moment that both have"
-    assert bits_apart(none, none) == bits_apart(some, some) == ""
+    assert difference(none, some) == difference(some, none) == "at no moment that both have"
+    assert difference(none, none) == difference(some, some) == ""

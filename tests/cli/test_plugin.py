@@ -26,7 +26,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("what", "name", "text"),
     [
         ("methods", "local-sgd", "A few local SGD steps, then a mean.\n    count=2, lr=0.1"),
-        ("datasets", "stripes", "8x8 images with one bright column, which is the class. [rows=400]"),
+        ("datasets", "stripes", "8x8 images with one bright column, which is the class.\n    rows=400"),
         ("models", "tiny", "A very small convolutional network."),
         ("partitions", "equal", "Shuffled rows, in equal parts."),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,9 +15,10 @@ from pflbench.cli import progress
 from pflbench.cli.progress import SPEAK_EVERY, Display
 from pflbench.console import Console
 from pflbench.errors import UsageError
+from pflbench.running.events import Progress as Moved
 from pflbench.running.events import Training
-from pflbench.running.local import Progress as Moved
-from pflbench.running.task import Done, Task
+from pflbench.running.job import Done, Job
+from pflbench.spec import Named
 from pflbench.store import Store
 from pflbench.testing import tiny_spec
 
@@ -60,8 +62,9 @@ def test_durations_are_in_words_and_grow() -> None:
 # Lines.
 
 
-def task(seed: int, rounds: int = 1000, seeds: int = 1) -> Task:
-    return Task(tuple(tiny_spec(seed + i, rounds=rounds) for i in range(seeds)), {"methods": "x:Y"})
+def task(seed: int, rounds: int = 1000, seeds: int = 1) -> Job:
+    setting = {"rounds": rounds, "dataset": "digits", "partition": Named(name="shards", options={"shards": 40})}
+    return Job(tuple(tiny_spec(seed + i, **setting) for i in range(seeds)), {"methods": "x:Y"})
 
 
 class Clock:
@@ -72,7 +75,7 @@ class Clock:
         monkeypatch.setattr(progress.time, "monotonic", lambda: self.now)
 
 
-def begins(shown: Display, it: Task, at: int = 0) -> None:
+def begins(shown: Display, it: Job, at: int = 0) -> None:
     """A task is taken up at this round."""
     shown.event(Moved(it, None))
     shown.event(Moved(it, at))
@@ -88,9 +91,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def display(clock: Clock, capsys: pytest.CaptureFixture[str]) -> Callable[..., Display]:
     """A display of these tasks, of which training has just begun."""
 
-    def begun(*tasks: Task, quiet: bool = False) -> Display:
+    def begun(*tasks: Job, quiet: bool = False) -> Display:
         shown = Display(quiet)
-        shown.event(Training(tasks, {spec.id: "cifar · checked" for t in tasks for spec in t.specs}, "a machine"))
+        shown.event(Training([replace(one, name="cifar · checked") for one in tasks], "a machine"))
         assert ("Running on a machine." in capsys.readouterr().out) != quiet
         return shown
 
@@ -114,7 +117,7 @@ def test_a_long_run_says_a_line_a_minute(
 
 def test_what_is_left_counts_the_work_of_all_runs(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     dear, cheap = task(0, rounds=100), task(1, rounds=1)
-    training = Training((dear, cheap), {t.specs[0].id: "cifar" for t in (dear, cheap)}, "a machine")
+    training = Training((dear, cheap), "a machine")
     vars(training)["work"] = {dear.specs[0].id: 300.0, cheap.specs[0].id: 100.0}
     shown = Display(quiet=False)
     for event in (training, Moved(dear, None), Moved(dear, 0), Moved(cheap, None), Moved(cheap, 0), Moved(dear, 25)):
@@ -135,7 +138,7 @@ def test_lines_on_a_terminal_break_between_words_and_in_files_nowhere(
     for terminal in (True, False):
         shown = Display(quiet=False)
         shown.console = Console(width=60, force_terminal=terminal, color_system=None)
-        shown.names, shown.work = {mine.specs[0].id: name}, {mine.specs[0].id: 1.0}
+        shown.event(Training([replace(mine, name=name)], ""))
         capsys.readouterr()
         shown.event(Done(mine.specs[0], "done", seconds=50.0, headline="91.20 % (global)"))
         said.append(capsys.readouterr().out)
@@ -161,16 +164,6 @@ def test_runs_of_less_than_a_minute_say_their_results_only(
         "[2/3] cifar · checked · seed 1: 91.20 % (global) in 50.0 s, 2.00 rounds/s, about 50 s left",
         "[3/3] cifar · checked · seed 2: 91.20 % (global) in 50.0 s, 2.00 rounds/s",
     ]
-
-
-def test_a_run_that_was_resumed_says_so(
-    clock: Clock, display: Callable[..., Display], capsys: pytest.CaptureFixture[str]
-) -> None:
-    mine = task(0, rounds=100)
-    with display(mine) as shown:
-        begins(shown, mine)
-        shown.event(Done(mine.specs[0], "done", seconds=50.0, headline="91.20 % (global)", resumed=3))
-    assert capsys.readouterr().out.endswith("91.20 % (global) in 50.0 s, 2.00 rounds/s, 3 times resumed\n")
 
 
 def test_the_pace_counts_no_round_of_a_checkpoint(
@@ -206,7 +199,7 @@ def test_the_pace_is_anew_for_a_task_that_is_tried_once_more(clock: Clock, displ
     shown = display(mine)
     begins(shown, mine, at=500)
     begins(shown, mine)
-    assert shown.restored == {mine: 0}
+    assert shown.active[mine].first == 0
 
 
 def test_a_group_counts_all_its_runs(
@@ -248,16 +241,6 @@ def test_a_first_round_within_the_clocks_resolution_is_shown(clock: Clock, displ
     shown.event(Moved(mine, 1))
 
 
-def test_quiet_is_quiet(clock: Clock, display: Callable[..., Display], capsys: pytest.CaptureFixture[str]) -> None:
-    mine = task(0)
-    with display(mine, quiet=True) as shown:
-        begins(shown, mine)
-        clock.now += 100
-        shown.event(Moved(mine, 500))
-        shown.event(Done(mine.specs[0], "done", seconds=1.0, headline="x"))
-    assert capsys.readouterr().out == ""
-
-
 def test_bars_on_a_terminal(
     clock: Clock, display: Callable[..., Display], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,21 +248,23 @@ def test_bars_on_a_terminal(
     monkeypatch.setenv("TERM", "xterm")
     mine, other = task(0), task(1)
     with display(mine, other) as shown:
-        assert shown.progress is not None
         begins(shown, mine)
-        assert [bar.fields["note"] for bar in shown.progress.tasks] == ["0/2 runs", "loading"]
+        assert [bar.fields["note"] for bar in shown.bars.tasks] == ["0/2 runs", "loading"]
         clock.now += 100
         shown.event(Moved(mine, 500))
-        overall, bar = shown.progress.tasks
+        overall, bar = shown.bars.tasks
         assert (bar.completed, bar.total) == (500, 1000)
         assert bar.fields["note"] == "round 500/1000, 5.00 rounds/s, 2 min left"
-        assert (overall.completed, overall.total) == (500, 2000)
+        assert overall.total and overall.completed / overall.total == 0.25
         assert overall.fields["note"] == "0/2 runs, about 5 min left"
         clock.now += 100
         shown.event(Done(mine.specs[0], "done", seconds=200.0, headline="9.00 % (global)"))
-        (overall,) = shown.progress.tasks
+        (overall,) = shown.bars.tasks
         assert overall.fields["note"] == "1/2 runs, about 3 min left"
-    assert "[1/2] cifar · checked · seed 0: 9.00 % (global) in 200.0 s, 5.00 rounds/s\n" in capsys.readouterr().out
+    assert (
+        "[1/2] cifar · checked · seed 0: 9.00 % (global) in 200.0 s, 5.00 rounds/s, about 3 min left\n"
+        in capsys.readouterr().out
+    )
 
 
 def test_nothing_is_cut_on_a_narrow_terminal(
@@ -292,10 +277,9 @@ def test_nothing_is_cut_on_a_narrow_terminal(
         begins(shown, mine)
         clock.now += 100
         shown.event(Moved(mine, 500))
-        assert shown.progress is not None
         narrow = Console(width=80, color_system=None)
         with narrow.capture() as captured:
-            narrow.print(shown.progress.make_tasks_table(shown.progress.tasks))
+            narrow.print(shown.bars.make_tasks_table(shown.bars.tasks))
     words = set(captured.get().split())
     assert {"0,1,2,3,4,5,6,7,8,9,10,11", "500/1000,", "5.00", "min", "left"} <= words and "…" not in captured.get()
 
@@ -338,48 +322,6 @@ def test_a_run_that_failed_is_not_missing_for_want_of_scores(cli: Any) -> None:
     assert cli("run", *nan).code == 1
     told = cli("run", *nan, "--evaluate-every", "1")
     assert told.code == 1 and "0 done, 1 failed before, 0 to do" in told.out
-
-
-@pytest.mark.usefixtures("no_training")
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--precision", "tf32", "--device", "cpu"), "--precision tf32 needs a GPU; on a CPU there are fp32, bf16"),
-        (("--precision", "fp16"), "Unknown precision 'fp16'; known: fp32, fp64, bf16, tf32"),
-        (("--memory-limit", "nonsense"), "'nonsense' is not an amount of memory; write 4GB"),
-        (("--memory-limit", "0GB"), "'0GB' is not an amount of memory; write 4GB"),
-        (("--device", "tpu"), "Unknown device 'tpu'"),
-        (("--evaluate-every", "0"), "--evaluate-every"),
-    ],
-)
-def test_what_cannot_be_is_a_usage_error(cli: Any, folder: Path, options: tuple[str, ...], message: str) -> None:
-    told = cli("run", *SHORT, *options)
-    assert told.code == 2 and message in told.err
-    assert not Store(folder / "results").list()
-
-
-@pytest.mark.parametrize(
-    ("has", "rate", "warned"),
-    [
-        (True, 1.8, ""),
-        (False, 1.8, "Warning: this processor has no bf16 instructions, so --precision bf16 is slower than fp32.\n"),
-        (
-            True,
-            0.52,
-            "Warning: this processor multiplies in bf16 0.5 times as fast as in fp32, so --precision bf16 is slower.\n",
-        ),
-    ],
-)
-def test_bf16_where_it_is_slow_warns(
-    cli: Any, folder: Path, monkeypatch: Any, has: bool, rate: float, warned: str
-) -> None:
-    monkeypatch.setattr("pflbench.running.provenance.has_bf16", lambda: has)
-    monkeypatch.setattr("pflbench.running.provenance.bf16_rate", lambda: rate)
-    told = cli("run", *SHORT, "--rounds", "1", "--precision", "bf16", "--device", "cpu")
-    assert told.code == 0
-    assert told.err == warned
-    (run,) = Store(folder / "results").list()
-    assert run.spec.precision == "bf16"
 
 
 def test_deterministic_and_evaluate_every_are_recorded(cli: Any, folder: Path) -> None:

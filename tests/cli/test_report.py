@@ -27,10 +27,9 @@ RUN = ("run", "-s", "tiny.toml", "--column", "shards", "--seeds", "0")
 
 
 @pytest.fixture
-def first(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def first(monkeypatch: pytest.MonkeyPatch, folder: Path, whole: dict[str, tuple[str, ...]]) -> None:
     """Reports as they are without options."""
-    monkeypatch.delenv("PFLBENCH_REPORT_FULL")
-    monkeypatch.delenv("PFLBENCH_ALL")
+    whole.clear()
     monkeypatch.setenv("COLUMNS", "80")
 
 
@@ -57,10 +56,10 @@ def test_what_was_run_last_comes_first_and_the_others_are_counted(cli: Any, fold
     assert cli(*RUN, "-m", "ditto").code == 0
     shown = cli("report").out
     assert shown.startswith("Tiny") and "Ditto" in shown
-    assert re.search(r"\nClaims: .*\d+ not run.*: pflbench claims\n\d more tables: pflbench report --all\n$", shown)
+    assert re.search(r"\nClaims: .*\d+ not run.*: pflbench claims\nMore tables: pflbench report --all\n$", shown)
     assert "Claims: " not in cli("report", "-s", "tiny.toml").out
     everything = cli("report", "--all").out
-    assert "CAFeMe, Table 1" in everything and "more table" not in everything
+    assert "CAFeMe, Table 1" in everything and "More tables" not in everything
     asked = Store(folder / "results").list()[0].provenance["asked"]
     assert set(asked) >= {"suite", "profile", "row", "column"} and asked["seeds"] == [0]
 
@@ -85,7 +84,7 @@ def test_the_last_screen_of_the_readmes_first_command_shows_the_table(cli: Any, 
         provenance = {"data_hash": "d", "asked": table.provenance(cell), "finished": "9999"}  # after the committed runs
         store.write(RunResult(run, tuple(scores), provenance))
     screen = cli("report").out.splitlines()[-23:]  # the prompt is a line, too
-    assert "more tables: pflbench report --all" in screen[-1]
+    assert "More tables: pflbench report --all" in screen[-1]
     title = next(i for i, line in enumerate(screen) if line.startswith("CAFeMe, Table 1 [profile: smoke"))
     for row in table.rows:
         (line,) = [line for line in screen[title:] if line.startswith(f"{row.title} ")]
@@ -105,9 +104,9 @@ def test_the_short_form_counts_cells_against_the_paper(cli: Any, folder: Path) -
 def test_one_profile_is_shown_unless_more_are_asked_for(cli: Any) -> None:
     brief = cli("report", "-s", "tiny.toml").out
     assert brief.startswith("Tiny\n") and "profile: smoke" not in brief
-    assert brief.endswith("\n1 more table: pflbench report --suite tiny.toml --all\n")
+    assert brief.endswith("\nMore tables: pflbench report --suite tiny.toml --all\n")
     both = cli("report", "-s", "tiny.toml", "--all").out
-    assert "\nTiny [profile: smoke" in both and "more table" not in both
+    assert "\nTiny [profile: smoke" in both and "More tables" not in both
     assert cli("report", "-s", "tiny.toml", "--profile", "smoke").out.startswith("Tiny [profile: smoke")
 
 
@@ -177,19 +176,6 @@ def test_the_difference_of_rows_alone_counts_the_runs_behind_it(cli: Any, folder
     assert "Gain" in said and "Seeds: 0, 1 (n = 2)." in said and "1 of 4 done" in said
 
 
-@pytest.mark.usefixtures("first")
-def test_the_short_form_points_to_the_rule_of_verdicts(cli: Any, folder: Path) -> None:
-    printed = "[reference]\nditto = { shards = [50.0] }\n"
-    (folder / "printed.toml").write_text(
-        (folder / "tiny.toml").read_text().replace('"none"', '"arXiv:0000.00000"', 1) + printed
-    )
-    chosen = ("-s", "printed.toml", "--profile", "paper", "--column", "shards", "--seeds", "0-2")
-    assert cli("run", *chosen, "-m", "ditto").code == 0
-    report = ("report", *chosen)
-    assert cli(*report).out.count("(docs/statistics.md)") == 1
-    assert "docs/statistics.md" not in cli(*report, "--full").out
-
-
 def test_fresh_keeps_the_users_packed_runs(cli: Any) -> None:
     assert cli(*RUN, "-m", "ditto").code == 0
     assert cli("pack").code == 0
@@ -235,7 +221,7 @@ def test_a_caption_in_latex_says_nothing_of_a_paper_where_there_is_none(cli: Any
 @pytest.mark.usefixtures("first")
 def test_a_suite_of_ones_own_is_known_by_its_runs(cli: Any, folder: Path) -> None:
     assert cli(*RUN, "-m", "fedavg").code == 0
-    assert "tiny [paper]: 1 done" in cli("status").out
+    assert "tiny.toml [paper]: 1 done" in cli("status").out
     assert "FedAvg-FT" in cli("report", "-m", "fedavg").out
     (folder / "tiny.toml").write_text("[suite")
     broken = cli("status")
@@ -252,6 +238,6 @@ def test_an_own_suite_that_is_edited_stops_no_other_table(cli: Any, folder: Path
     for look in (("report", "--all", "--rounds", "1"), ("status", "--rounds", "1")):
         shown = cli(*look)
         assert shown.code == 0 and ("CAFeMe" in shown.out or "cafeme-table1 [smoke]: 1 done" in shown.out)
-    assert "ditto2" in cli("report", "-s", "tiny.toml").err
+    assert "ditto2" in cli("plan", "-s", "tiny.toml").err
     (folder / "tiny.toml").write_text(good.replace('name = "tiny"', 'name = "other"'))
-    assert "other [" not in cli("status").out, "another suite in the place of the one that asked"
+    assert "other.toml [" not in cli("status").out, "another suite in the place of the one that asked"

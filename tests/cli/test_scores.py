@@ -114,9 +114,7 @@ def test_trials_are_left_out_until_asked_for(cli, several: Path, folder: Path) -
     ("arguments", "rest"),
     [
         (("-m", "fedavg"), {"method": "fedavg"}),
-        (("-d", "digits"), {"dataset": "digits"}),
         (("--partition", "dirichlet", "--seeds", "1"), {"partition": "dirichlet", "seed": "1"}),
-        (("--clients", "60"), {"clients": "60"}),
         (("-s", "tiny.toml", "--column", "shards", "-m", "fedavg-ft"), {"column": "shards", "row": "fedavg-ft"}),
         (("-s", "tiny.toml", "--profile", "smoke"), {"profile": "smoke", "seed": "0"}),
     ],
@@ -133,14 +131,9 @@ def test_filters(cli, arguments: tuple[str, ...], rest: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (("-m", "fedavgg"), "Did you mean 'fedavg'"),
         (("-s", "tiny.toml", "-m", "dito"), "Did you mean 'ditto'?"),
-        (("-d", "digit"), "Did you mean 'digits'"),
-        (("--column", "shards"), "name it with --suite"),
         (("--seeds", "9"), "No finished run in 'results' matches."),
-        (("-m", "scaffold"), "No finished run"),
-        (("--precision", "fp8"), "Unknown precision 'fp8'"),
-        (("-o", "scores.xlsx"), ".parquet"),
+        (("-o", "scores.xlsx"), "parquet"),
     ],
 )
 @pytest.mark.usefixtures("results")

@@ -27,9 +27,9 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     submitted: list[Any] = []
     real = slurm.submit
 
-    def submit(*order: Any) -> slurm.Jobs:
+    def submit(*order: Any) -> slurm.Array:
         made = real(*order)
-        submitted.extend(made.several)
+        submitted.extend(made.jobs)
         return made
 
     monkeypatch.setattr(slurm, "CLUSTER", "local")
@@ -60,7 +60,7 @@ def scores(results: Path) -> dict[str, object]:
 def test_jobs_train_what_one_process_trains(cli, folder: Path) -> None:
     result = cli(*SHARDS, "--executor", "slurm", "--slots", "2", "-r", "jobs")
     assert result.code == 0 and "Error" not in result.err
-    assert "Submitted 2 Slurm jobs; `scancel" in result.out and "4 runs finished, 0 failed." in result.out
+    assert "Submitted 2 Slurm jobs; `scancel" in result.out and "4 runs finished, 0 failed, 0 not started" in result.out
     assert "[4/4] shards" in result.out
     assert cli(*SHARDS, "-r", "here").code == 0
     assert scores(folder / "jobs") == scores(folder / "here")
@@ -77,13 +77,14 @@ def test_what_is_submitted_is_a_function_and_json(cli, folder: Path, monkeypatch
             return []
 
     monkeypatch.setattr(slurm, "_executor", lambda folder, execution: Executor())
-    monkeypatch.setattr(slurm.Jobs, "name", "7")
+    monkeypatch.setattr(slurm.Array, "name", "7")
     assert cli(*SHARDS, "--executor", "slurm", "--no-wait").code == 0
     function, text, *more = given
     assert function is slurm.drain and len(more) == 3 and set(more) == {text}  # no more jobs than runs
     told = json.loads(str(text))
-    assert told["results"] == str(folder / "results") and len(told["specs"]) == 4
-    assert told["execution"]["checkpoint_every"] == [None, 600.0] and told["execution"]["wait"] is False
+    work, execution = told
+    assert execution["results"] == str(folder / "results") and len(work) == 4
+    assert execution["checkpoint_every"] == [None, 600.0] and execution["wait"] is False
 
 
 def test_a_job_that_is_interrupted_goes_on_from_its_checkpoint(cli, folder: Path, monkeypatch, jobs) -> None:
@@ -99,14 +100,14 @@ def test_a_job_that_is_interrupted_goes_on_from_its_checkpoint(cli, folder: Path
     (folder / "rounds.log").unlink()
     looks: list[bool] = []
 
-    def over(self: slurm.Jobs) -> bool:
+    def over(self: slurm.Array) -> bool:
         log = folder / "rounds.log"
         if not looks and log.exists() and len(log.read_text()) > 3:
             looks.append(True)
             interrupt(jobs[0])
-        return all(job.done() for job in self.several)
+        return all(job.done() for job in self.jobs)
 
-    monkeypatch.setattr(slurm.Jobs, "over", property(over))
+    monkeypatch.setattr(slurm.Array, "is_over", property(over))
     result = cli(*command, "--executor", "slurm", "--slots", "1", "-r", "jobs")
     logs = jobs[0].stdout() + jobs[0].stderr()
     assert result.code == 0 and looks, logs
@@ -127,7 +128,7 @@ def test_a_shard_is_taken_once(cli, folder: Path, monkeypatch: pytest.MonkeyPatc
             return []
 
     monkeypatch.setattr(slurm, "_executor", lambda folder, execution: Executor())
-    monkeypatch.setattr(slurm.Jobs, "name", "7")
+    monkeypatch.setattr(slurm.Array, "name", "7")
     command = (*SHARDS, "-m", "fedavg", "-m", "ditto", "--seeds", "0", "--shard", "1/2")
     assert cli(*command, "--executor", "slurm", "--no-wait").code == 0
     slurm.drain(texts[0])
@@ -140,7 +141,13 @@ def test_a_dry_run_says_which_jobs_it_would_submit(cli, monkeypatch: pytest.Monk
     options = ("--executor", "slurm", "--slots", "3", "--slurm-partition", "gpu", "--gpus-per-task", "1")
     result = cli(*SHARDS, "--dry-run", *options, "--slurm", "time=120")
     assert result.code == 0
-    for text in ("3 Slurm jobs (--slots 3) for 4 runs", "partition gpu", "1 GPU", "at most 2.0 h", "4 runs to do"):
+    for text in (
+        "3 Slurm jobs (--slots 3) for 4 runs",
+        "partition gpu",
+        "gpus_per_task 1",
+        "timeout_min 120",
+        "4 runs to do",
+    ):
         assert text in result.out
     assert (
         "1 Slurm job (--slots 8) for 1 run"
@@ -161,7 +168,6 @@ def test_where_no_slurm_is_that_is_said(cli, folder: Path, monkeypatch) -> None:
     [
         (("--slots", "2"), "--slots goes with --executor slurm or ray."),
         (("--executor", "ray", "--slurm-partition", "gpu"), "--slurm-partition goes with --executor slurm."),
-        (("--executor", "ray", "--follow", "x.jsonl"), "--follow goes with --executor local or slurm."),
         (("--executor", "cloud"), "Unknown --executor 'cloud'; known: local, slurm, ray."),
         (("--executor", "slurm", "--slurm", "time"), "'time' is no setting: write name=value, as time=240."),
         (("--executor", "slurm", "--slurm", "time=4h"), "--slurm time=4h: write minutes, as time=240."),

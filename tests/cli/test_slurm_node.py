@@ -82,14 +82,17 @@ def test_an_array_with_a_job_put_back_and_one_killed(folder: Path) -> None:
     (job,) = {line.split("_")[0] for line in slurm("squeue", "--noheader", "--array", "--format=%i").split()}
     time.sleep(2)
     slurm("scancel", "--signal=USR2", f"{job}_0")
-    wait_for(lambda: list((folder / "jobs" / "checkpoints").glob("*/*/checkpoint.json")))
+    wait_for(lambda: list((folder / "jobs" / "checkpoints").glob("*.safetensors")))
     os.kill(job_process(1), signal.SIGKILL)
     out, err = process.communicate(timeout=400)
     logs = "\n".join(
         path.read_text() for path in (Path(os.environ["XDG_CACHE_HOME"]) / "pflbench" / "slurm").glob("*_log.*")
     )
     assert process.returncode == 0, (out, err, logs)
-    assert f"Submitted 2 Slurm jobs; `scancel {job}` ends them." in out and "6 runs finished, 0 failed." in out
+    assert (
+        f"Submitted 2 Slurm jobs; `scancel {job}` ends them." in out
+        and "6 runs finished, 0 failed, 0 not started" in out
+    )
     assert f"Requeued job {job}_0" in logs
     assert scores(folder / "jobs") == scores(folder / "here") and len(scores(folder / "here")) == 6
     assert sum(run.provenance.get("resumed", 0) for run in Store(folder / "jobs").list()) >= 1

@@ -6,23 +6,17 @@ import json
 import os
 import re
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import typer
-from cli_kit import stored
-from own_kit import lab
+from cli_kit import method_file, stored
 from typer.testing import CliRunner
 
 import pflbench
 from pflbench import names
 from pflbench.cli import main as program
-from pflbench.errors import UsageError
 from pflbench.report.methods import describe_method
-from pflbench.report.stored import named
 from pflbench.result import RunResult
-from pflbench.running.machine import Gradient, keep_measurements, processor
 from pflbench.store import Store
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
@@ -50,93 +44,38 @@ def test_info_is_json_for_a_bug_report(cli, folder: Path) -> None:
 
 @pytest.mark.usefixtures("no_training")
 def test_plan_before_any_run(cli) -> None:
-    result = cli("plan", *SHORT, "--no-measure")
-    assert result.code == 0 and not Path("results").exists() and not result.err
-    assert re.search(r"shards +fedavg +2 +0 +2 +unknown", result.out)
-    assert "2 runs to do: time unknown for 2, about 0.0 MB of results.\nUnknown times can be measured" in result.out
-
-
-@pytest.mark.usefixtures("no_training")
-def test_plan_measures_what_it_does_not_know(cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = cli("plan", *SHORT)
-    assert first.err.startswith("Measuring on one core how long training takes (cnn2): about 1 s. --no-measure")
-    assert re.search(r"shards +fedavg +2 +0 +2 +\d+ s +measured", first.out) and "unknown" not in first.out.lower()
-    monkeypatch.setattr("pflbench.running.estimate._gradient", lambda spec: 1000.0)
-    again = cli("plan", *SHORT)
-    assert again.err == "" and again.out == first.out, "what was measured is kept"
-    other = cli("plan", *SHORT, "--precision", "fp64")
-    assert "(cnn2)" in other.err and re.search(r"fedavg .* h +measured", other.out), "other work is measured, too"
-    assert "tf32 needs a GPU." in cli("plan", *SHORT, "--precision", "tf32").out
-
-
-@pytest.mark.usefixtures("no_training")
-def test_plan_counts_how_often_a_suite_scores(cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (folder / "tiny.toml").read_text().replace("[evaluation]", "[evaluation]\nevery = 1")
-    (folder / "often.toml").write_text(text)
-    monkeypatch.setattr("pflbench.running.estimate._gradient", lambda spec: 100.0)
-    plans = [cli("plan", "-s", suite, *SHORT[2:], "--rounds", "50").out for suite in ("tiny.toml", "often.toml")]
-    once, often = (float(re.findall(r"([\d.]+) h of computing", plan)[0]) for plan in plans)
-    assert often > 2 * once
-
-
-@pytest.mark.usefixtures("no_training")
-def test_plan_says_that_it_cannot_keep_what_it_measured(cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / "cache").write_text("a file where a folder should be")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     result = cli("plan", *SHORT)
-    assert result.code == 0 and "is unknown: what was measured cannot be kept in " in result.out
+    assert result.code == 0 and not Path("results").exists()
+    assert re.search(r"shards +fedavg +2 +0 +0 +2 +unknown", result.out)
+    assert "2 runs to do: 0 s on one core or device for the 0 of known time; 0.0 MB of results.\n" in result.out
 
 
 @pytest.mark.usefixtures("no_training")
 def test_plan_marks_missing_data(cli) -> None:
     result = cli("plan", "-s", "partly.toml", "-m", "fedavg")
-    assert re.search(r"^shards +fedavg .* yes *$", result.out, re.MULTILINE)
-    assert re.search(r"^real +fedavg .* measured +no *$", result.out, re.MULTILINE), "its size is known without it"
-    assert "Warning: The dataset 'mnist' is not there" in result.err
-    assert "data" not in cli("plan", *SHORT).out, "no column where nothing is missing"
-
-
-@pytest.mark.usefixtures("no_training")
-def test_plan_tries_what_cannot_be_counted(cli, folder: Path) -> None:
-    lab(folder)
-    own = ("plan", "-s", "own.toml", "--data-dir")
-    missing = cli(*own, "nowhere")
-    assert "The time of own · fedavg is unknown: its data are missing." in missing.out
-    first = cli(*own, "data")
-    assert "a round of 1 run" in first.err and re.search(r"fedavg +2 +0 +1 +\d+ s +measured", first.out)
-    longer = cli(*own, "data", "--rounds", "1000000000")
-    assert longer.err == "" and re.search(r"fedavg .* h +measured", longer.out), "a trial tells of any number of rounds"
-
-
-@pytest.mark.usefixtures("no_training")
-def test_plan_says_why_a_trial_failed(cli, folder: Path) -> None:
-    lab(folder)
-    (folder / "split.json").write_text("[[0]]")
-    result = cli("plan", "-s", "own.toml", "--data-dir", "data")
-    assert result.code == 0 and re.search(r"The time of own · fedavg is unknown: .*client", result.out)
+    assert result.code == 0 and result.out.count("The dataset 'mnist' is not there") == 1
 
 
 def test_plan_marks_times_of_another_machine(cli, two_runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pflbench.running.planning.processor", lambda: "another processor")
     result = cli("plan", *SHORT, "--seeds", "0-3")
-    assert re.search(r"fedavg +4 +2 +2 +\d+ s +another machine", result.out) and result.err == ""
-    assert re.search(r"one core or device, \d+ s of it as another machine took, about", result.out)
+    assert re.search(r"fedavg +4 +2 +0 +2 +\d+ \w+ +scaled", result.out) and result.err == ""
 
 
 def test_plan_knows_what_is_done_and_its_speed(cli, two_runs: list[str], folder: Path) -> None:
     before = stored(folder / "results")
     result = cli("plan", *SHORT, "--seeds", "0-3", "--rounds", "2")
-    assert re.search(r"fedavg +4 +2 +2 +\d+ s +runs", result.out)
-    assert re.search(r"2 runs to do: \d+ s of computing on one core or device, about", result.out)
-    assert "0 runs to do." in cli("plan", *SHORT).out
+    assert re.search(r"fedavg +4 +2 +0 +2 +\d+ \w+ +runs", result.out)
+    assert re.search(r"2 runs to do: \d+ \w+ on one core or device for the 2 of known time;", result.out)
+    assert "0 runs to do:" in cli("plan", *SHORT).out
     assert stored(folder / "results") == before
 
 
 def test_status_counts(cli, two_runs: list[str], folder: Path) -> None:
     result = cli("status", "-s", "tiny.toml")
     assert result.out.splitlines() == [
-        "tiny [paper]: 2 done, 0 failed, 6 missing",
-        "tiny [smoke]: 1 done, 0 failed, 3 missing",
+        "tiny.toml [paper]: 2 done, 0 failed, 6 missing",
+        "tiny.toml [smoke]: 1 done, 0 failed, 3 missing",
     ]
     assert cli("status").out == result.out, "the suite is known from the runs"
     (folder / "tiny.toml").unlink()
@@ -188,10 +127,10 @@ def test_report_by_rounds_and_seeds(cli) -> None:
 @pytest.mark.parametrize(
     ("what", "words"),
     [
-        ("suites", ("cafeme-table1", "CAFeMe, Table 1", "smoke")),
-        ("methods", ("fedavg", "lr=0.001", "per-fedavg")),
-        ("datasets", ("digits", "rmnist", "rotations=10")),
-        ("partitions", ("dirichlet", "alpha=0.3")),
+        ("suites", ("CAFeMe, Table 1; paper: arXiv:2312.15191; data: cifar10, rmnist; profiles: paper",)),
+        ("methods", ("fedavg", "lr=0.001", "per-fedavg", "constraint='kl' (or 'l2', 'none')")),
+        ("datasets", ("digits", "rmnist", "rotations=10", "source='nist' (or 'emnist', 'leaf')")),
+        ("partitions", ("dirichlet", "alpha=0.3", "mode='disjoint' (or 'released')")),
         ("models", ("cnn2", "cnn3")),
     ],
 )
@@ -218,14 +157,34 @@ def test_data_status_and_fetch(cli, folder: Path, monkeypatch) -> None:
     assert "no network" in line and str(folder / "data" / "MNIST" / "raw" / "train-labels-idx1-ubyte") in line
 
 
-def test_every_option_has_a_help_and_an_environment_variable() -> None:
+def test_every_option_has_a_help_and_four_have_an_environment_variable() -> None:
     group = typer.main.get_command(program.program())
     commands = dict(group.commands) | {f"data {n}": c for n, c in group.commands["data"].commands.items()}  # type: ignore[attr-defined]
+    variables = set()
     for name, command in commands.items():
         for parameter in command.params:
             if parameter.param_type_name == "option" and parameter.name != "help" and not parameter.hidden:
                 assert parameter.help, (name, parameter.name)
-                assert str(parameter.envvar).startswith("PFLBENCH_"), (name, parameter.name)
+                variables.add(parameter.envvar)
+    assert variables == {None, *(f"PFLBENCH_{name}" for name in ("RESULTS", "DATA_DIR", "JOBS", "DEVICE"))}
+
+
+def test_a_users_method_takes_the_hyperparameters_of_a_row(cli, folder: Path) -> None:
+    """Its values and their sources are the row's; `--like` of an unknown row, or without such a method, is an error."""
+    method = method_file(folder / "foo.py", ("lr: float = 0.05", "lr: float = 0.5"))
+    suite = (
+        (folder / "tiny.toml")
+        .read_text()
+        .replace("lr = 0.05 }\nditto", 'lr = { value = 0.05, source = "guess" } }\nditto')
+    )
+    (folder / "tiny.toml").write_text(suite)
+    part = ("-s", "tiny.toml", "--column", "shards", "--seeds", "0")
+    assert cli("run", *part, "-m", method, "--like", "fedavg").code == 0
+    (run,) = Store(folder / "results").list()
+    assert run.spec.method.hyper == {"lr": 0.05} and run.provenance["asked"]["like"] == "fedavg"
+    assert re.search(r"lr +0.05 .*guess", cli("explain", "tiny.toml", method, "shards", "--seeds", "0").out)
+    for wrong in (("-m", method, "--like", "fedavgg"), ("--like", "fedavg"), ("-m", "ditto", "--like", "fedavg")):
+        assert cli("run", *part, *wrong, "--dry-run").code == 2
 
 
 def test_the_verbs_are_these() -> None:
@@ -235,41 +194,23 @@ def test_the_verbs_are_these() -> None:
 
 
 def test_help_of_every_verb() -> None:
-    verbs = (
-        "run",
-        "report",
-        "plan",
-        "status",
-        "ls",
-        "data",
-        "data status",
-        "data fetch",
-        "show",
-        "pack",
-        "check",
-    )
-    for verb in (*verbs, "info"):
+    for verb in (*program.VERBS, "data status"):
         result = CliRunner().invoke(program.program(), [*verb.split(), "-h"])
         assert result.exit_code == 0 and f"Usage: pflbench {verb}" in result.output.replace("root", "pflbench")
 
 
-def test_the_help_of_a_run_fits_two_screens_and_names_variables_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_help_of_a_run_fits_two_screens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     for verb in ("run", "report", "data status", "plot"):
         lines = CliRunner().invoke(program.program(), [*verb.split(), "--help"]).output.splitlines()
-        assert "\n".join(lines).count("PFLBENCH_") == 1 and "PFLBENCH_" in " ".join(lines[-2:]), verb
         assert verb != "run" or len(lines) <= 2 * 30
         assert max(map(len, lines)) <= 80
 
 
 def test_plan_says_what_it_knows_a_time_from(cli, two_runs: list[str]) -> None:
-    """Finished runs speak for runs of like length only; what was measured speaks for the others."""
-    known = re.search(r"fedavg .* s +runs\b", cli("plan", *SHORT, "--seeds", "0-3", "--rounds", "8").out)
-    assert known, "finished runs speak where nothing was measured"
-    long = ("plan", *SHORT, "--seeds", "0-3", "--rounds", "9")
-    assert "unknown" in cli(*long, "--no-measure").out
-    keep_measurements(processor(), {"cnn2 1x28x28 10 fp32 10": Gradient(batch=30, seconds_per_client_step=0.01)})
-    assert re.search(r"fedavg .* s +measured\b", cli(*long).out)
+    """Finished runs speak for runs of like length only."""
+    known = re.search(r"fedavg .* \w+ +runs\b", cli("plan", *SHORT, "--seeds", "0-3", "--rounds", "8").out)
+    assert known and "unknown" in cli("plan", *SHORT, "--seeds", "0-3", "--rounds", "9").out
 
 
 def test_statistics_are_counted_and_train_nothing(cli, tmp_path: Path) -> None:
@@ -311,34 +252,17 @@ def test_a_table_without_spreads(cli) -> None:
 
 
 @pytest.mark.usefixtures("no_training")
-def test_plan_shows_the_rows_of_a_method_apart(cli) -> None:
-    out = cli("plan", "-s", "several.toml", "--column", "shards", "--no-measure").out
+def test_plan_shows_each_row_of_a_method(cli) -> None:
+    out = cli("plan", "-s", "several.toml", "--column", "shards").out
     assert re.findall(r"^shards +(\S+)", out, re.MULTILINE) == ["fedavg", "ditto", "near"]
     assert re.findall(r"^shards +(\S+)", cli("plan", "-s", "several.toml", "-m", "near").out, re.MULTILINE) == ["near"]
 
 
 @pytest.mark.usefixtures("no_training")
-@pytest.mark.parametrize("suite", ["fedec-table2", "fedec-femnist", "pfedvem-table1"])
-def test_plan_leaves_ids_whole_in_80_characters(cli, monkeypatch: pytest.MonkeyPatch, suite: str) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    lines = cli("plan", "-s", suite, "--no-measure").out.splitlines()
-    rows = lines[next(i for i, line in enumerate(lines) if line.startswith("──")) + 1 :]
-    shown = {
-        tuple(line.split()[:2]) for line in rows if not line.startswith(("Unknown times", " ")) and "to do" not in line
-    }
-    table = expand(load(suite))
-    assert all(len(line) <= 80 for line in lines if line in rows and "to do" not in line and "Unknown" not in line)
-    assert {column for column, _ in shown} == {column.id for column in table.columns}
-    assert len(shown) == len(table.columns) * len(table.rows)
-
-
-@pytest.mark.usefixtures("no_training")
 def test_plan_goes_on_after_suites_that_train_nothing(cli) -> None:
-    result = cli("plan", "-s", "fedec-table1", "-s", "tiny.toml", "-s", "pfedvem-fig3", "--no-measure")
+    result = cli("plan", "-s", "fedec-table1", "-s", "tiny.toml", "-s", "pfedvem-fig3")
     assert (result.code, result.err) == (0, "")
-    first, counted, *_ = result.out.splitlines()
-    assert first.startswith("fedec-table1 trains nothing") and "pflbench run --suite fedec-table1" in first
-    assert counted.startswith("  fedec-table1 · CIFAR10: to be counted. The dataset 'cifar10' is not there")
+    assert "fedec-table1 trains nothing: " in result.out and "fedec-table1 · CIFAR10: to be counted." in result.out
     assert (
         "\npfedvem-fig3 draws partitions and trains nothing: `pflbench plot pfedvem-fig3" in result.out
         and "Tiny · profile paper" in result.out
@@ -357,7 +281,7 @@ def test_plan_lists_the_store_once_however_many_seeds(cli, monkeypatch: pytest.M
     """A look-up of each run reads the folder again, which takes minutes for many seeds."""
     looked = list[str]()
     monkeypatch.setattr(Store, "find", lambda store, id: looked.append(id))
-    plan = cli("plan", "-s", "tiny.toml", "-m", "fedavg", "--seeds", "0-499", "--no-measure")
+    plan = cli("plan", "-s", "tiny.toml", "-m", "fedavg", "--seeds", "0-499")
     assert plan.code == 0 and "1000 runs to do" in plan.out and looked == []
 
 
@@ -374,14 +298,6 @@ def test_memory_that_is_not_there_is_a_sentence(cli, folder: Path) -> None:
     assert result.code == 1 and result.err.startswith("Error: Out of memory") and "bug" not in result.err
 
 
-def test_plan_leaves_out_a_suite_that_refuses_the_selection(cli) -> None:
-    both = ("plan", "-s", "tiny.toml", "-s", "several.toml", "--no-measure", "-m")
-    told = cli(*both, "near")
-    assert told.code == 0 and re.search(r"^shards +near", told.out, re.MULTILINE)
-    assert told.err.startswith("Warning: tiny is left out. Unknown method 'near'.")
-    assert cli(*both, "nowhere").code == 2
-
-
 def test_plan_knows_runs_whose_hyperparameters_are_written_in_another_order(cli, folder: Path) -> None:
     """A stored run's keys are sorted; those of a suite stand as the method has them."""
     local = ("--column", "femnist-150-3", "-m", "local", "--profile", "smoke")
@@ -389,24 +305,15 @@ def test_plan_knows_runs_whose_hyperparameters_are_written_in_another_order(cli,
     hyper = expand(load("fedec-table2"), profile="smoke", methods=["local"]).runs[0].method.hyper
     assert list(hyper) != sorted(hyper), "else this tests nothing"
     out = cli("plan", "-s", "fedec-table2", *local, "--seeds", "42,43").out
-    assert re.search(r"local +2 +1 +2 +\d+ s +runs\b", out) and "unknown" not in out
+    assert re.search(r"local +2 +1 +0 +2 +\d+ s +runs\b", out)
 
 
 @pytest.mark.usefixtures("no_training")
-def test_plan_tells_of_failures_where_there_are_any(cli, folder: Path) -> None:
-    assert "failed" not in cli("plan", *SHORT, "--no-measure").out
+def test_plan_tells_of_failures(cli, folder: Path) -> None:
     run = expand(load("tiny.toml"), methods=["fedavg"], columns=["shards"]).runs[0]
     Store(folder / "results").write(RunResult(run, (), {"data_hash": "d"}, "diverged in round 1"))
     out = cli("plan", *SHORT).out
     assert re.search(r"runs +done +failed +rounds", out) and re.search(r"fedavg +2 +0 +1 +2 ", out)
-
-
-def test_ls_shows_what_there_is_to_choose_from(cli) -> None:
-    assert "source='nist' (or 'emnist', 'leaf')" in cli("ls", "datasets").out
-    assert "mode='disjoint' (or 'released')" in cli("ls", "partitions").out
-    assert re.search(r"constraint='\w+' \(or '\w+', '\w+'\)", cli("ls", "methods").out)
-    models = dict(line.split(maxsplit=1) for line in cli("ls", "models").out.splitlines())
-    assert len(set(models.values())) == len(models) and "512 and 256" in models["mlp3"]
 
 
 @pytest.mark.parametrize("name", sorted(names.BUILT_IN["methods"]))
@@ -422,10 +329,6 @@ def test_a_method_is_described(cli, name: str, monkeypatch: pytest.MonkeyPatch) 
     assert all(f"\n{one.name} " in out and one.meaning for one in said.hyperparameters)
     assert said.special_cases and said.special_cases in words and said.citation in words
     assert all(item in words for listed in said.departures for item in listed.items)
-
-
-def test_only_methods_are_described(cli) -> None:
-    assert "takes no name" in cli("ls", "datasets", "digits").err
 
 
 WRITES = {
@@ -459,19 +362,3 @@ def test_no_verb_leaves_half_a_file(cli, folder: Path, verb: str, monkeypatch: p
     assert (done.code, (folder / name).read_bytes()) == (1, b"old"), done
     assert f"Cannot write '{name}': No space left on device." in done.err
     assert sorted(path.name for path in folder.iterdir()) == before
-
-
-def test_the_runs_of_the_folder_are_counted_apart_from_shipped_ones() -> None:
-    runs = [
-        SimpleNamespace(spec=SimpleNamespace(id=id), shipped=shipped)
-        for id, shipped in (("1a", False), ("1b", True), ("1c", True))
-    ]
-    store: Any = SimpleNamespace(list=lambda: runs, root=Path("mine"))
-    said = r"1 run starts with '1' in 'mine' and 2 among the runs that came with pflbench \(1a, 1b, 1c\)"
-    with pytest.raises(UsageError, match=said):
-        named(store, ["1"])
-
-
-def test_help_of_scores_says_how_its_lines_are_grouped(cli) -> None:
-    told = " ".join(cli("scores", "--help").out.replace("│", " ").split())
-    assert "group them by suite, profile, row, column, stage and seed" in told

@@ -8,8 +8,7 @@ import pytest
 from cli_kit import METHOD, start, stored
 
 from pflbench.running import local
-from pflbench.running.task import Environment, Task
-from pflbench.testing import tiny_spec
+from pflbench.running.execution import Execution
 
 pytestmark = pytest.mark.slow
 
@@ -56,7 +55,7 @@ def test_a_killed_worker_s_run_is_tried_once_more_and_warnings_arrive_once(folde
     )
     code, out, errors = program(folder, once, "0-2")
     assert code == 0 and out.startswith("3 runs: 0 done, 0 failed before, 3 to do.\nRunning on cpu (")
-    assert "3 runs finished, 0 failed." in out and len(stored(folder / "results")) == 3
+    assert "3 runs finished, 0 failed, 0 not started" in out and len(stored(folder / "results")) == 3
     warned, again = errors
     assert warned == "Warning: be careful"
     assert re.fullmatch(rf"Warning: foo.py:Foo on digits, seed [01]: {KILLED} It is tried once more\.", again)
@@ -64,19 +63,16 @@ def test_a_killed_worker_s_run_is_tried_once_more_and_warnings_arrive_once(folde
 
 def test_a_run_whose_workers_are_killed_twice_is_given_up(folder: Path) -> None:
     code, out, errors = program(folder, "        if True:\n", "0-1")
-    assert code == 1 and "0 runs finished, 2 failed." in out
+    assert code == 1 and "0 runs finished, 2 failed, 0 not started" in out
     one, *told = errors
-    assert re.fullmatch(rf"Error: shards · foo.py:Foo · seed [01] · 2 rounds and 1 more: {KILLED}", one), errors
+    assert re.fullmatch(rf"Error: shards · foo · seed [01] · 2 rounds and 1 more: {KILLED}", one), errors
     assert [line.rpartition("seed ")[2][0] for line in told if "tried once more" in line] == ["0", "1"]
     assert not stored(folder / "results")  # what was killed is not stored as failed
 
 
-def test_what_died_on_a_device_is_tried_on_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With several devices the slots are dealt to them in turn, and a run's second try is in another slot."""
-    pool = local._Pool(
-        local.Shared([]), [], [Environment(Path(), Path(), f"cuda:{k}") for k in range(2)], 3, print, False, True
-    )
-    served: list[Environment] = []
+def test_each_worker_sees_one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In turn, also a worker that is started again in the slot of a dead one."""
+    served: list[str] = []
 
     class Served:
         def __enter__(self) -> tuple[None, None]:
@@ -85,11 +81,12 @@ def test_what_died_on_a_device_is_tried_on_another(monkeypatch: pytest.MonkeyPat
         def __exit__(self, *_: object) -> None:
             return None
 
-    monkeypatch.setattr(local, "serving", lambda target, place, *more: served.append(place) or Served())
-    with contextlib.ExitStack() as pool.running:
-        workers = [pool._start(slot) for slot in range(3)]
-    assert [place.device for place in served] == ["cuda:0", "cuda:1", "cuda:0"]
-    task = Task((tiny_spec(0, "fedavg"),))
-    pool.died[task] = 0
-    pool.shared.again.append(task)
-    assert pool._once_more(workers[0]) is None and pool._once_more(workers[1]) is task and not pool.shared.again
+    monkeypatch.setattr(local, "serving", lambda target, *more: served.append(more[-1]) or Served())
+    parent = local._Parent([], Execution(), print, ["cuda:0", "cuda:1"])
+    with contextlib.ExitStack() as parent.running:
+        for slot in (0, 1, 2, 1):
+            parent._start(slot)
+    assert served == ["cuda:0", "cuda:1", "cuda:0", "cuda:1"] and parent.board.alive == 4
+    assert [local.visible(device) for device in served[:2]] == ["0", "1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,GPU-5")
+    assert [local.visible(device) for device in served[:2]] == ["2", "GPU-5"]

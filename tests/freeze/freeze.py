@@ -31,9 +31,10 @@ from pflbench import catalog, names
 from pflbench.cli import main as cli
 from pflbench.report.reading import readable
 from pflbench.selection import selection
-from pflbench.store import Store, Stored, schema
+from pflbench.store import Store, Stored, runfile
+from pflbench.store.header import metadata
 from pflbench.store.leases import Leases
-from pflbench.store.packing import pack
+from pflbench.store.verbs import pack
 from pflbench.suite.document import Suite
 from pflbench.suite.expand import expand
 from pflbench.suite.load import available, load, loaded
@@ -50,14 +51,14 @@ GONE = ("cafeme-chained", "pfedvem-filter")
 TITLES = {"pFedMe": "pFedME"}
 """Titles of rows in cells.csv that were mended, as they are now."""
 FROZEN, CELLS, STORED = HERE / "frozen.json", HERE / "cells.csv", HERE / "stored_ids.json"
-USERS, KEPT = HERE / "users", HERE / "store"
+USERS, SHORTENED = HERE / "users", HERE / "store"
 
 
 class FrozenStore(Store):
     """Committed runs of `IDS`."""
 
     def __init__(self, *_: object, **__: object) -> None:
-        super().__init__(RESULTS, mends=False)
+        super().__init__(RESULTS)
 
     def find(self, id: str) -> Stored | None:
         return super().find(id) if id in IDS else None
@@ -277,7 +278,7 @@ def user_runs() -> dict[str, str]:
 
 def files() -> dict[str, list[str]]:
     """Paths that a run leaves in a results folder: while it is made, when it is stored, and when it is packed."""
-    run = Store(KEPT).list()[0].spec
+    run = Store(SHORTENED).list()[0].spec
     with tempfile.TemporaryDirectory() as folder, Leases(Path(folder)) as leases:
         store, root = Store(Path(folder)), Path(folder)
 
@@ -288,7 +289,7 @@ def files() -> dict[str, list[str]]:
         leases.take([run.id])
         found = {"made": there()}
         leases.release([run.id])
-        store.write(Store(KEPT).read(run.id))
+        store.write(Store(SHORTENED).read(run.id))
         found["stored"] = there()
         pack(store)
         found["packed"] = there()
@@ -297,7 +298,9 @@ def files() -> dict[str, list[str]]:
 
 def kept() -> dict[str, str]:
     """Digest of each run of `store/`: a single run and a pack that the version of the first freeze wrote."""
-    return {run.spec.id: schema.digest(Store(KEPT).fetch(run)) for run in Store(KEPT).list()}
+    results = {run.spec.id: Store(SHORTENED).read(run.spec.id) for run in Store(SHORTENED).list()}
+    texts = {id: f"{runfile.rows(result)!r} {metadata(result)!r}" for id, result in results.items()}
+    return {id: hashlib.sha256(text.encode()).hexdigest() for id, text in texts.items()}
 
 
 SECTIONS: dict[str, Callable[[], Any]] = {

@@ -72,6 +72,6 @@ def test_every_suite_still_finds_its_stored_runs(data: str) -> None:
 def test_who_asked_for_packed_runs_is_said_of_runs_that_are_there() -> None:
     """Runs from before provenance said it: without these lines they would be in no table."""
     store = Store(freeze.RESULTS)
-    lines = [json.loads(line) for line in (store.packs.folder / requests.NAME).read_text().splitlines()]
+    lines = [json.loads(line) for line in (store.packs / requests.NAME).read_text().splitlines()]
     stored = {run.spec.id for run in store.list()}
     assert lines and all(line["runs"] and stored.issuperset(line["runs"]) for line in lines)

@@ -33,7 +33,7 @@ from pflbench.methods.fedavg import FedAvg
 from pflbench.methods.pfedvem import PFedVEM
 from pflbench.methods.scaffold import Scaffold
 from pflbench.models.ops import Columns, Ops
-from pflbench.running import allocator, task
+from pflbench.running import allocator, job
 
 Kind = Literal[
     "synchronization",
@@ -275,7 +275,7 @@ def in_limited(old: str, new: str) -> Callable[[], Patch]:
 
     @contextlib.contextmanager
     def both() -> Iterator[None]:
-        with edited(allocator, "limited", old, new), patch.object(task, "limited", allocator.limited):
+        with edited(allocator, "limited", old, new), patch.object(job, "limited", allocator.limited):
             yield
 
     return both
@@ -283,7 +283,7 @@ def in_limited(old: str, new: str) -> Callable[[], Patch]:
 
 def device_not_set() -> Patch:
     """A run on cuda:1 records on the streams of cuda:0."""
-    return edited(task, "_build", "torch.cuda.set_device(env.device)", "pass")
+    return edited(job, "_prepare", "torch.cuda.set_device(execution.device)", "pass")
 
 
 TOTAL = "torch.cuda.get_device_properties(device).total_memory"

@@ -258,7 +258,7 @@ def pretended(most: int = 1 << 60, believed: int | None = None, count: bool = Fa
     memory, total = gpu.memory, believed or most
     fakes = {
         "is_available": lambda: True,
-        "device_count": lambda: 1,
+        "device_count": lambda: 2,
         "set_device": lambda device: gpu.chosen.append(indexed(device)),
         "get_device_name": lambda device=None: "made-up GPU",
         "get_device_properties": lambda device=None: SimpleNamespace(total_memory=total),

@@ -10,8 +10,8 @@ import torch
 from pflbench.catalog import complete, describe
 from pflbench.errors import UsageError
 from pflbench.running import provenance
-from pflbench.running.execution import choose_devices
-from pflbench.running.task import Environment, Task, run_task
+from pflbench.running.execution import Execution, choose_devices
+from pflbench.running.job import Job, run_job
 from pflbench.spec import MethodSpec, Named, RunSpec, Scoring
 from pflbench.store.store import Store
 from pflbench.testing import tiny_spec
@@ -43,9 +43,9 @@ def spec(seed: int) -> RunSpec:
 def task_on_the_second(folder: Path) -> None:
     """Two seeds together, under a limit; the limit is the process's own again afterwards."""
     specs = (spec(0), spec(1))
-    place = Environment(folder / "gpu", folder, device="cuda:1", execution="vectorized", memory_limit=LIMIT)
+    place = Execution(results=folder / "gpu", data_dir=folder, device="cuda:1", stacked=True, memory_limit=LIMIT)
     with pretended(ALL, count=True) as gpu:
-        done = run_task(Task(specs), place)
+        done = run_job(Job(specs), place)
     assert [(d.status, d.message) for d in done] == [("done", "")] * 2, done
     assert gpu.chosen == ["cuda:1"], "graphs are captured on the device that is the process's current one"
     assert gpu.limits == [LIMIT, ALL], f"the limit holds for the run, and for the run alone: {gpu.limits}"

@@ -511,5 +511,5 @@ def test_the_documents_modules_are_networks(tmp_path: Path) -> None:
             assert net.width == 16 and net.drops and net.batchwise
             continue
         # Digits have one channel.
-        with pytest.raises(UsageError, match=r"forward\(\) of the network .*resnet18 fails: .* 3 channels, but got 1"):
+        with pytest.raises(UsageError, match=r"resnet18 makes no network of .* 3 channels, but got 1"):
             build.network(own, {"models": reference})

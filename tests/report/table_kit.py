@@ -25,7 +25,7 @@ def expansion(**changes: Any) -> Expansion:
 
 def with_cells(table: Expansion, *cells: Cell) -> Expansion:
     """The table with these cells in the places of its own."""
-    return replace(table, cells=tuple((table.places | {table.place(cell): cell for cell in cells}).values()))
+    return replace(table, cells=tuple((table.places | {table.key_of(cell): cell for cell in cells}).values()))
 
 
 def without_paper(table: Table) -> Table:

@@ -20,7 +20,7 @@ from pflbench.store import Store
 from pflbench.suite.cells import Reference, Shortfall
 from pflbench.suite.figure import Across
 from pflbench.suite.load import load
-from pflbench.suite.scoped import Layer, Note
+from pflbench.suite.scoped import Note
 
 if TYPE_CHECKING:
     from conftest import Build
@@ -96,15 +96,6 @@ def test_the_csv_names_the_columns(build: Build, store: Store) -> None:
     assert [row[-1] for row in rows[:2]] == ["Dir 0.3", "Dir 5"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [({"at": [2, 1]}, "rise from column to column"), ({"y": [100, 70]}, "the least accuracy shown, then the most")],
-)
-def test_numbers_out_of_order_are_refused(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        across(**changes)
-
-
 def test_each_column_needs_its_number(tmp_path: Any) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(
@@ -144,7 +135,7 @@ def test_notes_are_those_of_the_rows_and_columns_that_are_drawn(build: Build, st
     store.write(build.result(build.spec(0, alpha=5.0), 0.3))
     said = [Note(text="plain"), Note(text="of a", columns=["digits-a"]), Note(text="of b", columns=["digits-b"])]
     said += [Note(text="of ft", rows=["fedavg-ft"]), Note(text="of ft in a", rows=["fedavg-ft"], columns=["digits-a"])]
-    table = build.table(notes=tuple(note.text for note in said), layer=Layer(said))
+    table = build.table(notes=tuple(note.text for note in said), remarks=(said,))
     assert draw_runs(table, across(), Shelf(store)).notes[-3:] == ("plain", "of b", "of ft")
     printed = replace(table, cells=tuple(replace(c, reference=Reference(50.0)) for c in table.cells))
     assert draw_runs(printed, across(), Shelf(store)).notes[-5:] == table.notes  # the paper's numbers are drawn, too

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pflbench.errors import UsageError
 from pflbench.report.figures.each_client import distributions
-from pflbench.report.figures.panels import to_csv
-from pflbench.report.figures.pictures import foot_of, picture
+from pflbench.report.figures.pictures import foot_of
 from pflbench.report.reading import Shelf
 from pflbench.store import Store
 
@@ -27,18 +25,6 @@ def test_sorted_accuracies_are_those_of_all_seeds_clients(build: Build, store: S
     assert [p.y for p in tuned.points] == pytest.approx([55, 65, 75, 85])  # mean of steps 1 and 2, as the table reads
     assert (plain.label, tuned.label, drawing.y) == ("FedAvg", "FedAvg-FT", "accuracy (%)")
     assert sum(p.y or 0 for p in plain.points) / 4 == pytest.approx(25)  # the table's mean
-
-
-def test_violins_hold_the_same_values(build: Build, store: Store) -> None:
-    build.fill(store, seeds=2)
-    curves, violins = (distributions(build.table(seeds=2), Shelf(store), kind) for kind in ("sorted", "violins"))
-    for one, other in zip(curves.panels, violins.panels, strict=True):
-        assert other.ticks == ("FedAvg", "FedAvg-FT")
-        assert [[p.y for p in s.points] for s in one.series] == [[p.y for p in s.points] for s in other.series]
-        assert [{p.x for p in s.points} for s in other.series] == [{0.0}, {1.0}]
-    assert ",FedAvg\n" in to_csv(violins) and len(picture(violins, "png")) > 5000
-    with pytest.raises(UsageError, match=r"Unknown kind of distribution 'violin'. Did you mean 'violins'"):
-        distributions(build.table(), Shelf(store), "violin")
 
 
 def test_the_foot_says_how_many_clients_of_how_many_seeds(build: Build, store: Store) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from conftest import Build
 
 PRINTED = {("fedavg", "digits-a"): Reference(30.5, 1.0), ("fedavg", "digits-b"): Reference(80.0, 1.0)}
-FIVE = Spread.model_validate({"kind": "std", "ddof": 0, "n": {"value": 5, "source": "paper"}})
+FIVE = Spread.model_validate({"kind": "std", "ddof": 0, "n": 5})
 
 
 def sheet(table: Expansion, store: Store) -> Sheet:

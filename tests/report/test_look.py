@@ -102,7 +102,6 @@ MEANS = tuple(Series(f"m {i}", "mean", tuple(Point(k + i / 8, 50.0, 2.0, 3) for 
 TINY = Series("drawn", "bars", tuple(Point(2000.0 * k, 1e-5 / (k + 1), None, 1) for k in range(8)), 2000.0)
 CLOUD = Series("a", "cloud", tuple(Point(float(k), float(k % 3)) for k in range(9)), hues=tuple(range(1, 10)))
 LONG = "a method with a name that is longer than a column of text is wide, as somebody's own may be"
-VIOLINS = tuple(Series(f"Method-{i}-FT", "violin", tuple(Point(float(i), 40.0 + k * i) for k in range(5))) for i in range(8))  # fmt: skip
 STACKED = tuple(
     Series(
         f"class {n}",
@@ -126,7 +125,6 @@ CASES = {
     "means": drawing(Panel("", MEANS, ("None", "Dir 1000", "Dir 5", "Dir 0.3", "Shards"))),
     "tiny": drawing(*(Panel(f"FMNIST {n} Clients", (TINY,)) for n in (50, 100, 200)), across=3),
     "clouds": drawing(*(Panel(f"client {n}: FedEC", (CLOUD,)) for n in range(6)), across=6, hue="round"),
-    "violins": drawing(Panel("A", VIOLINS, tuple(s.label for s in VIOLINS))),
     "nothing": drawing(Panel("A", ()), Panel("B", ()), across=2),
     "beside": drawing(Panel("A", lines((20, 90))), beside={"method 0": "20 gradients, 3.4 s, 583,242 floats up"}),
 }

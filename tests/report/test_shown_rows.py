@@ -20,7 +20,7 @@ from pflbench.selection import selection
 from pflbench.store import Store
 from pflbench.store.requests import requests_of
 from pflbench.suite.cells import Expansion, Reference
-from pflbench.suite.scoped import Departure, Layer, Note
+from pflbench.suite.scoped import Departure, Note
 
 if TYPE_CHECKING:
     from conftest import Build
@@ -48,7 +48,7 @@ def table(build: Build, store: Store) -> Expansion:
         with_cells(given, ditto),
         rows=(*given.rows, ditto.row),
         notes=("Of all.", told.text),
-        layer=Layer((told, departure, of_fedavg)),
+        remarks=((told, departure, of_fedavg),),
         part=selection(suites=["demo"]),
     )
 

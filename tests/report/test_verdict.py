@@ -11,9 +11,9 @@ import scipy.stats
 from pflbench.report import text
 from pflbench.report.verdict import MARGIN, Verdict, verdict
 from pflbench.suite.cells import Reference
-from pflbench.suite.schema import Runs, Spread
+from pflbench.suite.schema import Spread
 
-FIVE = Runs(value=5, source="paper")
+FIVE = 5
 STD0 = Spread(kind="std", ddof=0, n=FIVE)
 STD1 = Spread(kind="std", ddof=1, n=FIVE)
 SEM = Spread(kind="sem", n=FIVE)

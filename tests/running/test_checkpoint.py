@@ -8,17 +8,21 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from pflbench.catalog import complete, describe
 from pflbench.result import RunResult
 from pflbench.running import checkpoint, stopping
 from pflbench.running.checkpoint import Unusable
-from pflbench.running.task import Environment, Task, run_task
+from pflbench.running.execution import Execution
+from pflbench.running.job import Job, run_job
 from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
 from pflbench.store import Store
 from pflbench.testing import tiny_spec
@@ -47,8 +51,10 @@ def spec(name: str = "ditto", seed: int = 0, **fields: Any) -> RunSpec:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Environment:
-    return Environment(tmp_path / "results", tmp_path, evaluate_every=1, checkpoint_every=Interval(rounds=1))
+def place(tmp_path: Path) -> Execution:
+    return Execution(
+        results=tmp_path / "results", data_dir=tmp_path, evaluate_every=1, checkpoint_every=Interval(rounds=1)
+    )
 
 
 @pytest.fixture
@@ -68,40 +74,43 @@ def stop(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return left
 
 
-def result(place: Environment, one: RunSpec) -> RunResult:
+def result(place: Execution, one: RunSpec) -> RunResult:
     return Store(place.results).read(one.id)
 
 
 def undisturbed(tmp_path: Path, one: RunSpec) -> RunResult:
-    alone = Environment(tmp_path / "undisturbed", tmp_path, evaluate_every=1)
-    assert [(done.status, done.detail) for done in run_task(Task((one,)), alone)] == [("done", "")]
+    alone = Execution(results=tmp_path / "undisturbed", data_dir=tmp_path, evaluate_every=1)
+    assert [(done.status, done.detail) for done in run_job(Job((one,)), alone)] == [("done", "")]
     return result(alone, one)
 
 
-def folders(place: Environment, one: RunSpec) -> list[str]:
-    return sorted(path.name for path in (place.results / "checkpoints" / one.id).glob("*"))
+def files(place: Execution) -> list[str]:
+    return sorted(path.name for path in (place.results / "checkpoints").glob("*"))
 
 
-def test_without_the_option_a_checkpoint_is_named_and_goes_with_the_run(place: Environment, stop: list[int]) -> None:
+def name(one: RunSpec) -> str:
+    return f"{one.id}.safetensors"
+
+
+def test_without_the_option_a_checkpoint_is_taken_up_and_goes_with_the_run(place: Execution, stop: list[int]) -> None:
     one = spec()
     stop.append(2)
-    assert run_task(Task((one,)), place) == [] and folders(place, one) == ["00000002"]
-    with pytest.warns(Unusable, match="00000002' is not used without --checkpoint-every"):
-        (done,) = run_task(Task((one,)), replace(place, checkpoint_every=None))
-    assert (done.status, done.resumed) == ("done", 0) and not (place.results / "checkpoints").exists()
+    assert run_job(Job((one,)), place) == [] and files(place) == [name(one)]
+    (done,) = run_job(Job((one,)), replace(place, checkpoint_every=None))
+    assert (done.status, done.resumed) == ("done", 1) and not (place.results / "checkpoints").exists()
 
 
-def test_stopped_after_every_round_in_turn(tmp_path: Path, place: Environment, stop: list[int]) -> None:
+def test_stopped_after_every_round_in_turn(tmp_path: Path, place: Execution, stop: list[int]) -> None:
     one = spec("ditto")
     expected, heard, total = undisturbed(tmp_path, one), list[int](), one.rounds
     stops = 0
     for _ in range(total + 1):
         stop[:] = [1]
-        dones = run_task(Task((one,)), place, heard.append)
+        dones = run_job(Job((one,)), place, heard.append)
         if dones:
             break
         stops += 1
-        assert folders(place, one) == [f"{heard[-1]:08d}"], "one checkpoint, of the last round"
+        assert files(place) == [name(one)]
     assert [done.status for done in dones] == ["done"]
     again = result(place, one)
     assert again.scores == expected.scores and again.metrics == expected.metrics
@@ -111,31 +120,31 @@ def test_stopped_after_every_round_in_turn(tmp_path: Path, place: Environment, s
     assert not (place.results / "checkpoints").exists()
 
 
-def test_a_stack_of_seeds_goes_on_to_rounding(tmp_path: Path, place: Environment, stop: list[int]) -> None:
-    group, place = [spec("ditto", seed) for seed in (0, 1)], replace(place, execution="vectorized")
+def test_a_stack_of_seeds_goes_on_to_rounding(tmp_path: Path, place: Execution, stop: list[int]) -> None:
+    group, place = [spec("ditto", seed) for seed in (0, 1)], replace(place, stacked=True)
     stop[:] = [2]
-    assert run_task(Task(tuple(group)), place) == []
-    assert [done.status for done in run_task(Task(tuple(group)), place)] == ["done"] * 2
+    assert run_job(Job(tuple(group)), place) == []
+    assert [done.status for done in run_job(Job(tuple(group)), place)] == ["done"] * 2
     for one in group:
         expected, again = undisturbed(tmp_path, one), result(place, one)
         assert again.provenance["resumed"] == 1
         assert [s.correct for s in again.scores] == [s.correct for s in expected.scores]
 
 
-@pytest.mark.parametrize("changed", ["torch", "commit", "evaluate_every"])
+@pytest.mark.parametrize("changed", ["torch", "code", "evaluate_every"])
 def test_what_would_compute_something_else_begins_anew(
-    tmp_path: Path, place: Environment, stop: list[int], monkeypatch: pytest.MonkeyPatch, changed: str
+    tmp_path: Path, place: Execution, stop: list[int], monkeypatch: pytest.MonkeyPatch, changed: str
 ) -> None:
     one = spec()
     stop[:] = [2]
-    assert run_task(Task((one,)), place) == []
-    before = checkpoint.conditions("cpu")
+    assert run_job(Job((one,)), place) == []
+    conditions = checkpoint.conditions
     if changed == "evaluate_every":
         place = replace(place, evaluate_every=2)
     else:
-        monkeypatch.setattr(checkpoint, "conditions", lambda device: before | {changed: "other"})
-    with pytest.warns(Unusable, match=f"is not used, and training begins anew: it is of {changed} .*, now (other|2)"):
-        assert [done.status for done in run_task(Task((one,)), place)] == ["done"]
+        monkeypatch.setattr(checkpoint, "conditions", lambda *how: conditions(*how) | {changed: "other"})
+    with pytest.warns(Unusable, match=f"is not used, and training begins anew: its {changed} is .*, now (other|2)"):
+        assert [done.status for done in run_job(Job((one,)), place)] == ["done"]
     assert "resumed" not in result(place, one).provenance
     if changed != "evaluate_every":
         assert result(place, one).scores == undisturbed(tmp_path, one).scores
@@ -143,57 +152,54 @@ def test_what_would_compute_something_else_begins_anew(
 
 def flip(path: Path, at: int) -> None:
     """Change one bit of a file; `at`: the byte, from its end."""
-    held = bytearray(path.read_bytes())
-    held[-at] ^= 4
-    path.write_bytes(held)
+    content = bytearray(path.read_bytes())
+    content[-at] ^= 4
+    path.write_bytes(content)
+
+
+def sign(path: Path, text: bytes) -> None:
+    """Write a checkpoint of other values, with their checksum."""
+    tensors = {**load_file(path), checkpoint.VALUES: torch.frombuffer(bytearray(text), dtype=torch.uint8)}
+    save_file(tensors, path, {checkpoint.CHECKSUM: checkpoint._checksum(tensors)})
 
 
 DAMAGES: dict[str, Callable[[Path], None]] = {
-    "cut": lambda folder: os.truncate(folder / "0.safetensors", 500),
-    "gone": lambda folder: (folder / "0.safetensors").unlink(),
-    "more": lambda folder: (folder / "1.safetensors").write_bytes(b""),
-    "no JSON": lambda folder: (folder / checkpoint.NAME).write_text("{"),
-    "deep JSON": lambda folder: (folder / checkpoint.NAME).write_text("[" * 100_000),
-    "other JSON": lambda folder: (folder / checkpoint.NAME).write_text("[]"),
-    "a bit of a tensor": lambda folder: flip(folder / "0.safetensors", 100),
-    "a digit": lambda folder: flip(folder / checkpoint.NAME, 3),
-    "no checksum": lambda folder: (folder / checkpoint.CHECKSUM).unlink(),
-    "a bit of the checksum": lambda folder: flip(folder / checkpoint.CHECKSUM, 1),
+    "cut": lambda path: os.truncate(path, 500),
+    "empty": lambda path: os.truncate(path, 0),
+    "a bit of a tensor": lambda path: flip(path, 100),
+    "no checksum": lambda path: save_file(load_file(path), path),
+    "no JSON": lambda path: sign(path, b"{"),
+    "deep JSON": lambda path: sign(path, b"[" * 100_000),
+    "other JSON": lambda path: sign(path, b"[]"),
 }
 
 
-@pytest.mark.parametrize(
-    ("damage", "signed"),
-    [*((one, False) for one in DAMAGES), *((one, True) for one in DAMAGES if one.endswith("JSON"))],
-)
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_checkpoint_is_named_and_training_begins_anew(
-    tmp_path: Path, place: Environment, stop: list[int], damage: str, signed: bool
+    tmp_path: Path, place: Execution, stop: list[int], damage: str
 ) -> None:
-    """Never a failed run, nor other scores; `signed`: the checksum is that of what lies there, by whoever wrote it."""
+    """Never a failed run, nor other scores."""
     one = spec()
     stop[:] = [2]
-    run_task(Task((one,)), place)
-    (folder,) = (place.results / "checkpoints" / one.id).iterdir()
-    DAMAGES[damage](folder)
-    if signed:
-        (folder / checkpoint.CHECKSUM).write_text(checkpoint._checksum(folder))
-    with pytest.warns(Unusable, match="is unusable, and training begins anew"):
-        (done,) = run_task(Task((one,)), place)
+    run_job(Job((one,)), place)
+    DAMAGES[damage](place.results / "checkpoints" / name(one))
+    with pytest.warns(Unusable, match="is not used, and training begins anew"):
+        (done,) = run_job(Job((one,)), place)
     assert (done.status, done.resumed) == ("done", 0)
     assert result(place, one).scores == undisturbed(tmp_path, one).scores
 
 
-def test_a_full_disk_costs_the_checkpoint_only(place: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_costs_the_checkpoint_only(place: Execution, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoint, "save_file", full)
-    with pytest.warns(Unusable, match="No checkpoint after round 1: No space left on device. Training goes on."):
-        assert [done.status for done in run_task(Task((spec(),)), place)] == ["done"]
+    with pytest.warns(Unusable, match="No checkpoint after round 1: .*No space left on device.*. Training goes on."):
+        assert [done.status for done in run_job(Job((spec(),)), place)] == ["done"]
 
 
 def test_a_stop_on_a_full_disk_claims_no_checkpoint(
-    place: Environment, stop: list[int], monkeypatch: pytest.MonkeyPatch
+    place: Execution, stop: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -201,34 +207,21 @@ def test_a_stop_on_a_full_disk_claims_no_checkpoint(
     monkeypatch.setattr(checkpoint, "save_file", full)
     stop[:] = [2]
     with pytest.warns(Unusable) as warned:
-        assert run_task(Task((spec(),)), place) == []
+        assert run_job(Job((spec(),)), place) == []
     first, last = (str(one.message) for one in warned)
     assert first.startswith("No checkpoint after round 1") and first.endswith("Training goes on.")
-    assert last.startswith("No checkpoint after round 2: No space left") and "goes on" not in last
-    assert folders(place, spec()) == []
+    assert last.startswith("No checkpoint after round 2: ") and "goes on" not in last
+    assert files(place) == []
 
 
-def test_states_of_many_clients_go_to_several_files(
-    tmp_path: Path, place: Environment, stop: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checkpoint, "PART", 1 << 16)
-    one = spec("fedrep-averaged", cohort=8)
-    stop[:] = [2]
-    run_task(Task((one,)), place)
-    assert len(list((place.results / "checkpoints" / one.id).glob("*/*.safetensors"))) > 1
-    run_task(Task((one,)), place)
-    assert result(place, one).scores == undisturbed(tmp_path, one).scores
-
-
-def test_seconds_add_up(place: Environment, stop: list[int]) -> None:
+def test_seconds_add_up(place: Execution, stop: list[int]) -> None:
     one = spec()
     stop[:] = [2]
-    run_task(Task((one,)), place)
-    (told,) = place.results.glob("checkpoints/*/*/checkpoint.json")
-    held = json.loads(told.read_text())
-    told.write_text(json.dumps(held | {"seconds": held["seconds"] + 1000}))
-    (told.parent / checkpoint.CHECKSUM).write_text(checkpoint._checksum(told.parent))
-    (done,) = run_task(Task((one,)), place)
+    run_job(Job((one,)), place)
+    path = place.results / "checkpoints" / name(one)
+    values = json.loads(load_file(path)[checkpoint.VALUES].numpy().tobytes())
+    sign(path, json.dumps(values | {"seconds": values["seconds"] + 1000}).encode())
+    (done,) = run_job(Job((one,)), place)
     assert done.resumed == 1
     assert 1000 < result(place, one).provenance["wall_seconds"] < 1500
 
@@ -241,7 +234,7 @@ COMMAND = (
 
 
 def checkpoints(results: Path) -> list[str]:
-    return [path.parent.name for path in results.glob("checkpoints/*/*/checkpoint.json")]
+    return [path.name for path in results.glob("checkpoints/*.safetensors")]
 
 
 @pytest.mark.slow

@@ -17,8 +17,10 @@ import torch
 
 from pflbench.catalog import complete, describe
 from pflbench.result import RunResult
-from pflbench.running.local import Progress, execute
-from pflbench.running.task import Done, Environment, Task, run_task
+from pflbench.running.events import Progress
+from pflbench.running.execution import Execution
+from pflbench.running.job import Done, Job, run_job
+from pflbench.running.local import execute
 from pflbench.spec import Finetune, Named, Scoring
 from pflbench.store import Store
 from pflbench.testing import tiny_spec
@@ -26,7 +28,7 @@ from pflbench.testing import tiny_spec
 ROUNDS = 5
 
 
-def task(seed: int = 0, name: str = "fedavg", **hyper: Any) -> Task:
+def task(seed: int = 0, name: str = "fedavg", **hyper: Any) -> Job:
     info = describe(name)
     spec = tiny_spec(
         *(seed, info.name),
@@ -43,16 +45,16 @@ def task(seed: int = 0, name: str = "fedavg", **hyper: Any) -> Task:
         scoring=Scoring(stages=("global", "finetuned"), finetune=Finetune(steps=1, lr=0.05)),
         precision="fp32",
     )
-    return Task((spec,))
+    return Job((spec,))
 
 
-def quick(seed: int = 0) -> Task:
+def quick(seed: int = 0) -> Job:
     return task(seed, epochs=1, lr=0.05)
 
 
-def executed(tasks: list[Task], place: Environment, jobs: int) -> tuple[list[RunResult], list[Progress | Done]]:
+def executed(tasks: list[Job], place: Execution, jobs: int) -> tuple[list[RunResult], list[Progress | Done]]:
     events: list[Progress | Done] = []
-    dones = execute(tasks, place, jobs=jobs, on_event=events.append)
+    dones = execute(tasks, replace(place, jobs=jobs), events.append)
     assert [done.status for done in dones] == ["done"] * len(tasks), dones
     return [Store(place.results).read(t.specs[0].id) for t in tasks], events
 
@@ -61,7 +63,7 @@ def executed(tasks: list[Task], place: Environment, jobs: int) -> tuple[list[Run
 def results(tmp_path_factory: pytest.TempPathFactory) -> list[RunResult]:
     """Three runs on one core."""
     folder = tmp_path_factory.mktemp("one")
-    return executed([quick(seed) for seed in range(3)], Environment(folder, folder), jobs=1)[0]
+    return executed([quick(seed) for seed in range(3)], Execution(results=folder, data_dir=folder), jobs=1)[0]
 
 
 def test_one_task_on_two_cores_trains_clients_together_and_is_the_same(
@@ -75,7 +77,7 @@ def test_one_task_on_two_cores_trains_clients_together_and_is_the_same(
             super().__init__(lanes, **options)
 
     monkeypatch.setattr("pflbench.engine.client_map.ThreadPoolExecutor", Watched)
-    ((found,), events) = executed([quick()], Environment(tmp_path, tmp_path), jobs=2)
+    ((found,), events) = executed([quick()], Execution(results=tmp_path, data_dir=tmp_path), jobs=2)
     assert found.scores == results[0].scores and set(used) == {2}
     assert isinstance(events[0], Progress) and events[0].rounds is None and isinstance(events[-1], Done)
 
@@ -83,10 +85,10 @@ def test_one_task_on_two_cores_trains_clients_together_and_is_the_same(
 def test_three_tasks_on_two_cores_are_the_same(results: list[RunResult], tmp_path: Path) -> None:
     """In worker processes; the last of three has both cores."""
     tasks = [quick(seed) for seed in range(3)]
-    found, events = executed(tasks, Environment(tmp_path, tmp_path), jobs=2)
+    found, events = executed(tasks, Execution(results=tmp_path, data_dir=tmp_path), jobs=2)
     assert [run.scores for run in found] == [run.scores for run in results]
     moved = [event for event in events if isinstance(event, Progress)]
-    assert {event.task for event in moved if event.rounds is None} == set(tasks)
+    assert {event.job for event in moved if event.rounds is None} == set(tasks)
     assert all(0 <= event.rounds <= ROUNDS for event in moved if event.rounds is not None)
 
 
@@ -96,9 +98,9 @@ def test_a_run_says_what_it_took_and_how_it_was_computed(results: list[RunResult
     assert found["deterministic"] is False and found["evaluate_every"] is None
     assert found["rounds_per_second"] == pytest.approx(ROUNDS / found["wall_seconds"], rel=0.01)
     assert found["peak_memory"] > 100e6 and found["peak_device_memory"] is None
-    group = Task(tuple(quick(seed).specs[0] for seed in (0, 1)))
-    place = Environment(tmp_path, tmp_path, execution="vectorized", evaluate_every=2)
-    assert [done.status for done in run_task(group, place)] == ["done"] * 2
+    group = Job(tuple(quick(seed).specs[0] for seed in (0, 1)))
+    place = Execution(results=tmp_path, data_dir=tmp_path, stacked=True, evaluate_every=2)
+    assert [done.status for done in run_job(group, place)] == ["done"] * 2
     for spec in group.specs:
         run = Store(tmp_path).read(spec.id)
         assert run.provenance["execution"] == "vectorized" and run.provenance["seeds_together"] == "0,1"
@@ -117,7 +119,10 @@ def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("restored")
 @pytest.mark.parametrize("execution", ["loop", "vectorized"])
 def test_deterministic_runs_are_the_same_twice_and_as_without(execution: Any, tmp_path: Path) -> None:
-    places = [Environment(tmp_path / str(i), tmp_path, execution=execution, deterministic=i > 0) for i in range(3)]
+    places = [
+        Execution(results=tmp_path / str(i), data_dir=tmp_path, stacked=execution == "vectorized", deterministic=i > 0)
+        for i in range(3)
+    ]
     found = [executed([quick()], place, jobs=1)[0][0] for place in places]
     assert found[0].scores == found[1].scores == found[2].scores
     assert [run.provenance["deterministic"] for run in found] == [False, True, True]
@@ -125,10 +130,10 @@ def test_deterministic_runs_are_the_same_twice_and_as_without(execution: Any, tm
 
 @pytest.mark.usefixtures("restored")
 def test_deterministic_is_of_its_own_runs_only(tmp_path: Path) -> None:
-    place = Environment(tmp_path, tmp_path, deterministic=True)
-    run_task(quick(), place)
+    place = Execution(results=tmp_path, data_dir=tmp_path, deterministic=True)
+    run_job(quick(), place)
     assert torch.are_deterministic_algorithms_enabled()
-    run_task(quick(), replace(place, deterministic=False))
+    run_job(quick(), replace(place, deterministic=False))
     assert not torch.are_deterministic_algorithms_enabled()
 
 
@@ -138,14 +143,15 @@ from pathlib import Path
 import torch
 from test_local import quick
 from pflbench.running.allocator import in_use
-from pflbench.running.task import Environment, run_task
+from pflbench.running.execution import Execution
+from pflbench.running.job import run_job
 from pflbench.store import Store
 
 torch.set_num_threads(1)
 folder, execution, more = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-run_task(quick(1), Environment(folder / "before", folder))
-limit = in_use(torch.device("cpu")) + (more << 20)
-(done,) = run_task(quick(), Environment(folder / "limited", folder, execution=execution, memory_limit=limit))
+run_job(quick(1), Execution(results=folder / "before", data_dir=folder))
+limit = in_use() + (more << 20)
+(done,) = run_job(quick(), Execution(results=folder / "limited", data_dir=folder, stacked=execution == "vectorized", memory_limit=limit))
 print(json.dumps([done.status, done.message, len(Store(folder / "limited").list())]))
 """
 

@@ -12,39 +12,41 @@ from pflbench.catalog import complete, describe
 from pflbench.errors import UsageError
 from pflbench.result import RunResult, Score
 from pflbench.running.execution import Execution
-from pflbench.running.executors import run
 from pflbench.running.shards import in_shard
+from pflbench.running.training import run
 from pflbench.selection import Selection
-from pflbench.spec import RunSpec
+from pflbench.spec import Named, RunSpec
 from pflbench.store import Store
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
 from pflbench.testing import tiny_spec
 from pflbench.units import Shard, parse_shard
 
-OWN = "mine.py:Mine"
 
-
-def spec(setting: int, seed: int) -> RunSpec:
+def spec(rounds: int, seed: int) -> RunSpec:
     info = describe("fedavg")
     hyper = complete(info, {"lr": 0.05, "epochs": 1})
-    return tiny_spec(seed, info.name, version=info.version, hyper=hyper, rounds=setting + 1)
+    setting = {
+        "rounds": rounds,
+        "model": "mlp",
+        "dataset": "digits",
+        "partition": Named(name="shards", options={"shards": 40}),
+    }
+    return tiny_spec(seed, info.name, version=info.version, hyper=hyper, **setting)
 
 
-work = st.dictionaries(st.integers(0, 30), st.one_of(st.none(), st.floats(1e-3, 1e12)), min_size=1, max_size=20)
-
-
-@given(costs=work, seeds=st.integers(1, 5), of=st.integers(1, 7), order=st.randoms())
+@given(
+    lengths=st.sets(st.integers(1, 30), min_size=1, max_size=20),
+    seeds=st.integers(1, 5),
+    of=st.integers(1, 7),
+    order=st.randoms(),
+)
 @settings(max_examples=60, deadline=None)
 def test_shards_are_disjoint_and_complete_and_keep_stacks(
-    costs: dict[int, float | None], seeds: int, of: int, order: object
+    lengths: set[int], seeds: int, of: int, order: object
 ) -> None:
-    specs = [spec(setting, seed) for setting in costs for seed in range(seeds)]
-
-    def counting(one: RunSpec, reference: str) -> float | None:
-        return costs[one.rounds - 1]
-
-    parts = [in_shard(specs, {}, Shard(k, of), counting) for k in range(1, of + 1)]
+    specs = [spec(rounds, seed) for rounds in lengths for seed in range(seeds)]
+    parts = [in_shard(specs, {}, Shard(k, of)) for k in range(1, of + 1)]
     assert sorted(one.id for part in parts for one in part) == sorted(one.id for one in specs)
     for part in parts:
         assert [one for one in specs if one in set(part)] == part, "in their order"
@@ -52,22 +54,15 @@ def test_shards_are_disjoint_and_complete_and_keep_stacks(
         assert all(held.count(group) == seeds for group in held), "a stack stays together"
     mixed = list(specs)
     order.shuffle(mixed)  # type: ignore[attr-defined]
-    assert [set(in_shard(mixed, {}, Shard(k, of), counting)) for k in range(1, of + 1)] == [set(p) for p in parts]
+    assert [set(in_shard(mixed, {}, Shard(k, of))) for k in range(1, of + 1)] == [set(p) for p in parts]
 
 
-def test_work_is_shared_evenly_and_what_cannot_be_counted_by_its_number() -> None:
-    costs = [9.0, 7.0, 6.0, 5.0, 5.0, 4.0, 3.0, 1.0]
-    specs = [spec(setting, 0) for setting in range(8)]
-    parts = [in_shard(specs, {}, Shard(k, 2), lambda one, _: costs[one.rounds - 1]) for k in (1, 2)]
-    assert [sum(costs[one.rounds - 1] for one in part) for part in parts] == [21.0, 19.0]
-    own = {one.id: {"methods": OWN} for one in specs}
-    seen = []
-
-    def none(one: RunSpec, reference: str) -> None:
-        seen.append(reference)
-
-    thirds = [in_shard(specs, own, Shard(k, 3), none) for k in (1, 2, 3)]  # type: ignore[arg-type]
-    assert sorted(map(len, thirds)) == [2, 3, 3]
+def test_work_is_shared_evenly() -> None:
+    specs = [spec(rounds, 0) for rounds in (9000, 7000, 6000, 5000, 5001, 4000, 3000, 1000)]
+    parts = [in_shard(specs, {}, Shard(k, 2)) for k in (1, 2)]
+    assert sorted(round(sum(one.rounds for one in part), -3) for part in parts) == [19_000, 21_000]
+    users = {one.id: {"methods": "mine.py:Mine"} for one in specs}
+    assert sorted(len(in_shard(specs, users, Shard(k, 3))) for k in (1, 2, 3)) == [2, 3, 3]
     assert in_shard(specs, {}, None) == specs
 
 

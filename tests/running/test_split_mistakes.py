@@ -11,7 +11,7 @@ import pytest
 
 from pflbench.errors import PflbenchError
 from pflbench.running.execution import Execution
-from pflbench.running.executors import run
+from pflbench.running.training import run
 from pflbench.selection import selection
 
 SUITE = """
@@ -75,7 +75,7 @@ def no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object, **__: object) -> None:
         raise AssertionError("something was handed to workers")
 
-    monkeypatch.setattr("pflbench.running.training._here", never)
+    monkeypatch.setattr("pflbench.running.local.train", never)
 
 
 def lab(folder: Path, split: Any, query: str) -> str:

@@ -3,6 +3,7 @@
 import gc
 import weakref
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,14 @@ from pflbench.data import content
 from pflbench.data.datasets.digits import Digits, RotatedDigits
 from pflbench.data.source import Source
 from pflbench.engine.simulate import Simulation
-from pflbench.errors import UsageError
+from pflbench.errors import StoreError, UsageError
 from pflbench.running import build
-from pflbench.running import task as module
+from pflbench.running import job as module
+from pflbench.running.events import unheard
+from pflbench.running.execution import Execution
+from pflbench.running.job import Done, Job, run_job
 from pflbench.running.local import execute
-from pflbench.running.task import Done, Environment, Task, run_task
+from pflbench.running.worker import clear_errors
 from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
 from pflbench.store import Store
 from pflbench.testing import tiny_spec
@@ -44,20 +48,20 @@ def spec(name: str = "fedavg", seed: int = 0, **changes: object) -> RunSpec:
     return tiny_spec(seed, **{"method": method} | fields | changes)
 
 
-def task(*specs: RunSpec) -> Task:
-    return Task(specs)
+def task(*specs: RunSpec) -> Job:
+    return Job(specs)
 
 
 @pytest.mark.parametrize("method", ["fedavg", "ditto"])
 def test_a_group_of_seeds_stores_what_single_runs_store(tmp_path: Path, method: str) -> None:
     specs = [spec(method, seed) for seed in (0, 1, 2)]
     single, grouped = (
-        Environment(tmp_path / "single", tmp_path),
-        Environment(tmp_path / "grouped", tmp_path, execution="vectorized"),
+        Execution(results=tmp_path / "single", data_dir=tmp_path),
+        Execution(results=tmp_path / "grouped", data_dir=tmp_path, stacked=True),
     )
     for one in specs:
-        assert [d.status for d in run_task(task(one), single)] == ["done"]
-    assert [d.status for d in run_task(task(*specs), grouped)] == ["done"] * 3
+        assert [d.status for d in run_job(task(one), single)] == ["done"]
+    assert [d.status for d in run_job(task(*specs), grouped)] == ["done"] * 3
     for one in specs:
         loop, vectorized = Store(single.results).read(one.id), Store(grouped.results).read(one.id)
         assert loop.provenance["execution"] == "loop" and vectorized.provenance["execution"] == "vectorized"
@@ -72,9 +76,9 @@ def statuses(dones: list[Done]) -> list[tuple[str, str]]:
 
 
 def test_what_is_no_fault_of_the_method_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Environment(tmp_path / "results", tmp_path)
+    place = Execution(results=tmp_path / "results", data_dir=tmp_path)
     impossible = spec(partition=Named(name="shards", options={"shards": 91}))
-    ((status, message),) = statuses(run_task(task(impossible), place))
+    ((status, message),) = statuses(run_job(task(impossible), place))
     assert status == "error" and "91 shards cannot be dealt evenly to 90 clients" in message
 
     for error, expected in (
@@ -88,7 +92,7 @@ def test_what_is_no_fault_of_the_method_is_not_stored(tmp_path: Path, monkeypatc
 
         build._latest.clear()
         monkeypatch.setattr(Digits, "load", load)
-        ((status, message),) = statuses(run_task(task(spec()), place))
+        ((status, message),) = statuses(run_job(task(spec()), place))
         assert status == "error" and expected in message
     assert not Store(place.results).list()
 
@@ -97,20 +101,56 @@ def test_running_out_of_memory_in_training_is_not_stored(tmp_path: Path, monkeyp
     def simulate(*_: object) -> None:
         raise RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory")
 
-    monkeypatch.setattr("pflbench.running.task.Simulation.run", simulate)
-    ((status, message),) = statuses(run_task(task(spec()), Environment(tmp_path / "results", tmp_path)))
+    monkeypatch.setattr("pflbench.running.job.Simulation.run", simulate)
+    ((status, message),) = statuses(run_job(task(spec()), Execution(results=tmp_path / "results", data_dir=tmp_path)))
     assert status == "error" and message.startswith("out of memory: ")
 
 
-def test_nothing_starts_once_results_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "results").write_text("in the way")
-    dones = execute(
-        [task(spec(seed=0)), task(spec(seed=1))],
-        Environment(tmp_path / "results", tmp_path),
-        jobs=1,
-        on_event=lambda event: None,
-    )
+def test_nothing_starts_once_results_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise StoreError("full")
+
+    monkeypatch.setattr(Store, "write", full)
+    dones = execute([task(spec(seed=seed)) for seed in (0, 1)], Execution(results=tmp_path, data_dir=tmp_path), unheard)
     assert [(d.status, d.fatal) for d in dones] == [("error", True)]
+
+
+def test_an_error_is_tried_once_more_and_counted_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By all workers of a results folder; a `--fail-fast` tries nothing again."""
+    loads: list[int] = []
+
+    def load(self: Digits, root: Path, seed: int) -> None:
+        loads.append(seed)
+        raise MemoryError
+
+    build._latest.clear()
+    monkeypatch.setattr(Digits, "load", load)
+    jobs, execution = [task(spec(seed=seed)) for seed in (0, 1)], Execution(results=tmp_path, data_dir=tmp_path)
+    with pytest.warns(UserWarning, match="out of memory. It is tried once more"):
+        dones = execute(jobs, execution, unheard)
+    assert statuses(dones) == [("error", "out of memory")] * 2 and len(loads) == 4
+    dones = execute(jobs, execution, unheard)
+    assert [done.elsewhere for done in dones] == [True, True] and len(loads) == 4, "another process, at the same time"
+    clear_errors(tmp_path, [job.specs[0].id for job in jobs])
+    assert len(execute(jobs, replace(execution, fail_fast=True), unheard)) == 1 and len(loads) == 5
+    errors = tmp_path / "claims" / f"{jobs[0].specs[0].id}.errors"
+    errors.write_bytes(b"\xff torn\n")
+    assert statuses(execute(jobs[:1], execution, unheard)) == [("error", "out of memory")] and len(loads) == 6
+    errors.unlink()
+    errors.mkdir()  # an attempt that cannot be counted is the last
+    assert statuses(execute(jobs[:1], execution, unheard)) == [("error", "out of memory")] and len(loads) == 7
+
+
+def test_a_result_that_differs_from_the_stored_one_is_not_trained_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, execution = task(spec()), Execution(results=tmp_path, data_dir=tmp_path)
+    assert [done.status for done in execute([job], execution, unheard)] == ["done"]
+    result = Store(tmp_path).read(job.specs[0].id)
+    Store(tmp_path).write(replace(result, scores=tuple(score._replace(accuracy=0.99) for score in result.scores)))
+    again = replace(job, stored={job.specs[0].id: str(result.provenance["finished"])})
+    (done,) = execute([again], replace(execution, evaluate_every=1), unheard)
+    assert done.status == "failed" and "stored result is kept" in done.message
 
 
 def test_check_finds_what_cannot_be_built() -> None:
@@ -166,21 +206,21 @@ def test_one_seed_that_cannot_be_does_not_cost_the_others(tmp_path: Path) -> Non
     }
     specs = [spec(seed=seed, **settings) for seed in range(3)]
     alone, together = (
-        Environment(tmp_path / "alone", tmp_path),
-        Environment(tmp_path / "together", tmp_path, execution="vectorized"),
+        Execution(results=tmp_path / "alone", data_dir=tmp_path),
+        Execution(results=tmp_path / "together", data_dir=tmp_path, stacked=True),
     )
-    expected = [done.status for one in specs for done in run_task(task(one), alone)]
+    expected = [done.status for one in specs for done in run_job(task(one), alone)]
     assert {"error", "done"} == set(expected), "this test needs seeds with and without a tiny client"
-    assert [done.status for done in run_task(task(*specs), together)] == expected
+    assert [done.status for done in run_job(task(*specs), together)] == expected
 
 
 def test_test_rows_that_are_missing_are_told_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else every round is trained, and the run ends in a division by zero, or with an accuracy of NaN."""
     monkeypatch.setattr(Simulation, "step", lambda _: pytest.fail("a round was trained"))
-    place = Environment(tmp_path / "results", tmp_path)
+    place = Execution(results=tmp_path / "results", data_dir=tmp_path)
     for average in ("examples", "batches"):
         scoring = Scoring(global_on="test-set", average=average)  # type: ignore[arg-type]
-        (done,) = run_task(task(spec(scoring=scoring)), place)
+        (done,) = run_job(task(spec(scoring=scoring)), place)
         assert done.status == "error" and 'global_on = "test-set"' in done.message and "digits" in done.message
     assert not list(Store(place.results).list())
     split = Named(name="digits", options={"size": 8, "test": 100})
@@ -252,7 +292,9 @@ def test_a_process_holds_one_pool_and_lets_go_of_a_run(tmp_path: Path, monkeypat
     gc.disable()
     try:
         for seed in (0, 1, 2):
-            (done,) = run_task(task(spec(seed=seed, dataset=rotated)), Environment(tmp_path / "results", tmp_path))
+            (done,) = run_job(
+                task(spec(seed=seed, dataset=rotated)), Execution(results=tmp_path / "results", data_dir=tmp_path)
+            )
             assert done.status == "done"
     finally:
         gc.enable()
@@ -277,8 +319,8 @@ def test_a_group_lets_go_of_its_memory_before_its_runs_are_tried_alone(
     gc.disable()
     try:
         file = str(tmp_path / "rounds.jsonl") if follow else None
-        place = Environment(tmp_path / "results", tmp_path, execution="vectorized", follow=file)
-        dones = run_task(task(spec(seed=0), spec(seed=1)), place)
+        place = Execution(results=tmp_path / "results", data_dir=tmp_path, stacked=True, follow=file)
+        dones = run_job(task(spec(seed=0), spec(seed=1)), place)
     finally:
         gc.enable()
     assert [(done.status, done.message) for done in dones] == [("done", "")] * 2
@@ -289,13 +331,13 @@ def test_what_loading_leaves_is_given_back_before_training(tmp_path: Path, monke
     monkeypatch.setattr(build, "federation", lambda *args: order.append("load") or load(*args))
     monkeypatch.setattr(module, "tidy", lambda: order.append("tidy"))
     monkeypatch.setattr(Simulation, "run", lambda self: order.append("train") or train(self))
-    run_task(task(spec()), Environment(tmp_path, tmp_path))
+    run_job(task(spec()), Execution(results=tmp_path, data_dir=tmp_path))
     assert order == ["load", "tidy", "train"]
 
 
 def test_fp32_never_means_tf32(tmp_path: Path) -> None:
     torch.backends.cudnn.allow_tf32 = True
-    run_task(task(spec(precision="fp32")), Environment(tmp_path, tmp_path))
+    run_job(task(spec(precision="fp32")), Execution(results=tmp_path, data_dir=tmp_path))
     assert not torch.backends.cudnn.allow_tf32 and not torch.backends.cuda.matmul.allow_tf32
 
 
@@ -313,8 +355,8 @@ def test_a_method_file_that_vanishes_while_it_runs_costs_nothing(tmp_path: Path,
     )
     file.write_text(source)
     method = MethodSpec(name="foo.py:Foo", version=names.code(f"{file}:Foo").version)
-    place = Environment(tmp_path / "results", tmp_path)
-    (done,) = run_task(Task((spec(method=method),), {"methods": f"{file}:Foo"}), place)
+    place = Execution(results=tmp_path / "results", data_dir=tmp_path)
+    (done,) = run_job(Job((spec(method=method),), {"methods": f"{file}:Foo"}), place)
     assert not file.exists() and done.status == ("failed" if raises else "done")
     assert Store(place.results).read(done.spec.id).provenance["method_source"] == source
     assert not raises or (done.message.startswith("KeyError: 'gone'") and "foo.py, line 13" in done.message)
@@ -359,8 +401,9 @@ def test_what_is_wrong_with_a_method_is_said_in_its_own_terms(
     file = tmp_path / "foo.py"
     file.write_text(USERS.format(init=init, client=client))
     method = MethodSpec(name="foo.py:Foo", version=names.code(f"{file}:Foo").version)
-    (done,) = run_task(
-        Task((spec(method=method),), {"methods": f"{file}:Foo"}), Environment(tmp_path / "results", tmp_path)
+    (done,) = run_job(
+        Job((spec(method=method),), {"methods": f"{file}:Foo"}),
+        Execution(results=tmp_path / "results", data_dir=tmp_path),
     )
     assert done.status in ("failed", "error") and "UnboundLocalError" not in done.message
     assert message in done.message

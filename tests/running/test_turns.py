@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pflbench.running.sharing import longest_first
-from pflbench.running.task import Task
+from pflbench.running.job import Job
+from pflbench.running.worker import longest_first
 from pflbench.testing import tiny_spec
 
-TASKS = [Task((tiny_spec(seed),)) for seed in range(6)]
+TASKS = [Job((tiny_spec(seed),)) for seed in range(6)]
 
 
 @given(st.lists(st.integers(0, 2), min_size=6, max_size=6))

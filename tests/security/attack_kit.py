@@ -109,7 +109,7 @@ class Lab:
 
     def store(self, run: RunResult, *, packed: bool = True) -> str:
         """Store a run as a stranger's pack would bring it; returns its id."""
-        from pflbench.store.packing import pack
+        from pflbench.store.verbs import pack
 
         Store(self.results).write(run)
         if packed:

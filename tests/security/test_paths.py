@@ -7,11 +7,12 @@ import os
 from pathlib import Path
 
 import pytest
-from attack_kit import Cli, Lab, result
+from attack_kit import Cli, Lab
+from safetensors.torch import save_file
 
 from pflbench import load_models
 from pflbench.errors import StoreError, UsageError
-from pflbench.store import Store, models
+from pflbench.store import models
 
 
 def elsewhere(lab: Lab) -> Path:
@@ -34,46 +35,42 @@ def test_a_line_with_another_id_is_left_out_and_named(lab: Lab, cli: Cli) -> Non
 
 
 def kept(lab: Lab, id: str) -> Path:
-    folder = models.models_folder(lab.results, id)
-    folder.mkdir(parents=True)
-    (folder / "global.safetensors").write_bytes(b"a model")
-    (folder / models.INDEX).write_text(json.dumps({"run": id, "files": {"global": {"-1": "global.safetensors"}}}))
-    return folder
+    path = models.path_of(lab.results, id)
+    path.parent.mkdir(parents=True)
+    save_file({}, path, {"run": id, "models": "{}", "provenance": "{}"})
+    return path
 
 
-def test_merge_copies_models_and_nothing_else(lab: Lab, cli: Cli) -> None:
-    folder = elsewhere(lab)
+def test_merge_copies_models_of_stored_runs_and_nothing_else(lab: Lab, cli: Cli) -> None:
     id = lab.store(lab.honest())
-    mine = kept(lab, id)
-    lab.evil(mine / "evil.py")
-    (mine / "more.safetensors").symlink_to(folder / "thesis.tex")
-    (mine / "sub.safetensors").mkdir()
-    os.mkfifo(mine / "pipe.safetensors")
+    path = kept(lab, id)
+    lab.evil(path.with_name("evil.py"))
+    path.with_name("0123456789abcdef.safetensors").write_bytes(path.read_bytes())
     assert cli("merge", "results", "--into", "merged").code == 0
-    there = lab.folder / "merged" / "models" / id
-    assert sorted(path.name for path in there.iterdir()) == ["global.safetensors", models.INDEX]
+    assert [one.name for one in (lab.folder / "merged" / "models").iterdir()] == [path.name]
 
 
-def test_merge_copies_no_file_that_a_link_leads_to(lab: Lab, cli: Cli) -> None:
-    id, single = lab.store(lab.honest()), lab.store(result(lab.spec.model_copy(update={"seed": 1})), packed=False)
-    src = lab.folder / "src"
-    for mine in lab.results.rglob("*.parquet"):
-        there = src / mine.relative_to(lab.results)
-        there.parent.mkdir(parents=True)
-        there.symlink_to(mine)
-    said = cli("merge", "src", "--into", "merged")
-    assert said.code == 1 and said.err.count("it is a link, which is not followed") == 2
-    merged = Store(lab.folder / "merged")
-    assert merged.status(id) == merged.status(single) == "missing"
-    assert cli("merge", "results", "--into", "merged").code == 0 and merged.status(single) == "done"
+@pytest.mark.parametrize("kind", ["folder", "pipe", "text", "models of another run"])
+def test_what_are_no_models_is_not_copied(lab: Lab, cli: Cli, kind: str) -> None:
+    path = kept(lab, lab.store(lab.honest()))
+    path.unlink()
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "text":
+        path.write_text("years of work")
+    else:
+        save_file({}, path, {"run": "0" * 16, "models": "{}", "provenance": "{}"})
+    said = cli("merge", "results", "--into", "merged")
+    assert said.code == 0 and "It is not merged." in said.err and not (lab.folder / "merged" / "models").exists()
 
 
 def test_merge_and_rm_follow_no_link_in_the_place_of_models(lab: Lab, cli: Cli) -> None:
     folder = elsewhere(lab)
-    (folder / models.INDEX).write_text("{}")
     id = lab.store(lab.honest())
     (lab.results / "models").mkdir()
-    (lab.results / "models" / id).symlink_to(folder)
+    models.path_of(lab.results, id).symlink_to(folder / "thesis.tex")
     assert cli("merge", "results", "--into", "merged").code == 0
     assert not (lab.folder / "merged" / "models").exists()
     assert cli("rm", id, "--yes").code == 0 and (folder / "thesis.tex").exists()
@@ -87,30 +84,10 @@ def test_no_verb_follows_a_link_in_the_place_of_all_models(lab: Lab, cli: Cli) -
     (lab.results / "models").symlink_to(theirs)
     assert cli("merge", "results", "--into", "merged").code == 0
     assert not (lab.folder / "merged" / "models").exists()
-    with pytest.raises(UsageError, match="models' is a link, which is not followed"):
+    with pytest.raises(UsageError, match="where a link is not followed"):
         load_models(id, lab.results)
-    with pytest.raises(OSError, match="is a link"):
-        models.begin(lab.results, id)
+    with pytest.raises(StoreError, match="is a link"):
+        models.write(lab.results, id, {}, {}, {})
     said = cli("rm", id, "--yes")
     assert said.code == 0 and "models' is a link" in said.err and "the models behind it stay" in said.err
-    assert (theirs / id / "global.safetensors").read_bytes() == b"a model"
-
-
-@pytest.mark.parametrize("name", ["../../../elsewhere/thesis.tex", "..", "evil.py", "link.safetensors", 5])
-def test_an_index_of_models_names_files_beside_it_alone(lab: Lab, name: object) -> None:
-    folder = elsewhere(lab)
-    id = lab.store(lab.honest())
-    mine = kept(lab, id)
-    (mine / "link.safetensors").symlink_to(folder / "thesis.tex")
-    (mine / models.INDEX).write_text(json.dumps({"run": id, "files": {"global": {"-1": name}}}))
-    with pytest.raises(StoreError, match="is damaged"):
-        models.read(mine, id)
-
-
-@pytest.mark.parametrize("text", ["[" * 100_000, "5", '{"run": "\\ud800", "files": {}}'])
-def test_an_odd_index_of_models_is_named(lab: Lab, text: str) -> None:
-    id = lab.store(lab.honest())
-    mine = kept(lab, id)
-    (mine / models.INDEX).write_text(text)
-    with pytest.raises(StoreError, match=r"models\.json' is damaged"):
-        models.read(mine, id)
+    assert (theirs / f"{id}.safetensors").is_file()

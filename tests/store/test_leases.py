@@ -1,344 +1,197 @@
-"""Leases over a file layer that behaves as network file systems do. No real one was at hand."""
+"""Leases of several processes on runs of one folder. `filelock` has its own tests of what file systems may do."""
 
 from __future__ import annotations
 
-import errno
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
 
 import pytest
+from filelock import SoftFileLease
 
 from pflbench.errors import StoreError
-from pflbench.store import process
-from pflbench.store.leases import Files, Leases, Pace
-from pflbench.store.process import Process, here
+from pflbench.store.leases import Leases, Pace
 
-PACE = Pace(beat=5.0, patience=120.0)
-
-
-class Clock:
-    """Seconds that pass when something waits."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
+PACE = Pace(beat=0.1, patience=1.5, poll=0.02)
+FAR = "filelock/2\npid=7\nhost=far\nmode=lease\ntoken=abc\nduration=1.5\n"
+"""Lease of a process of another machine, which may have ended."""
+CHILD = """
+import sys, time
+from pathlib import Path
+from pflbench.store.leases import Leases, Pace
+one = Leases(Path(sys.argv[1]), Pace(*map(float, sys.argv[2:])))
+print(one.take(["a"]), flush=True)
+input()
+time.sleep(2)  # its heartbeat notices the loss
+print(one.take(["a"]), flush=True)
+one.close()
+"""
 
 
-class Odd(Files):
-    """Files of a network: what is queued for an operation happens instead of it, or after it was done.
-
-    `late`: so many reads of a file find nothing yet.
-    """
-
-    def __init__(self) -> None:
-        self.before: dict[str, list[OSError]] = {}
-        self.after: dict[str, list[OSError]] = {}
-        self.meanwhile: dict[str, Callable[[], object]] = {}
-        self.late = 0
-
-    def _do(self, name: str, act: Callable[[], None]) -> None:
-        if name in self.meanwhile:
-            self.meanwhile.pop(name)()
-        if self.before.get(name):
-            raise self.before[name].pop(0)
-        act()
-        if self.after.get(name):
-            raise self.after[name].pop(0)
-
-    def create(self, path: Path, content: str) -> None:
-        self._do("create", lambda: Files.create(self, path, content))
-
-    def rename(self, path: Path, to: Path) -> None:
-        self._do("rename", lambda: Files.rename(self, path, to))
-
-    def read(self, path: Path) -> str:
-        self._do("read", lambda: None)
-        if path.suffix == ".claim" and self.late:
-            self.late -= 1
-            raise FileNotFoundError(errno.ENOENT, "not seen yet")
-        return super().read(path)
+@contextmanager
+def child(results: Path, pace: Pace) -> Iterator[subprocess.Popen[str]]:
+    """Another process that has a lease on `a`, and tries again to take it when it reads a line."""
+    program = [sys.executable, "-c", CHILD, str(results), *map(str, pace)]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout and process.stdout.readline() == "['a']\n"
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
-def far(number: int = 1) -> Process:
-    """A process of another machine."""
-    return Process(f"far{number}", f"boot{number}", "pid:[1]", 7, "70")
+def leases(results: Path) -> Leases:
+    return Leases(results, PACE)
 
 
-class World:
-    """Processes on machines of their own that share a folder, and a clock."""
-
-    def __init__(self, results: Path) -> None:
-        self.results, self.clock, self.number = results, Clock(), 0
-
-    def leases(self, files: Files | None = None, me: Process | None = None) -> Leases:
-        self.number += 1
-        return Leases(self.results, files, self.clock, self.clock.sleep, me or far(self.number), PACE)
-
-    def wait(self, seconds: float, *, alive: tuple[Leases, ...] = (), watching: tuple[Leases, ...] = ()) -> None:
-        """Time passes, in which some give signs of life and some look."""
-        for second in range(int(seconds)):
-            self.clock.now += 1
-            for one in alive if second % PACE.beat == 0 else ():
-                one.beat()
-            for one in watching if second % PACE.look == 0 else ():
-                one.look()
+def names(results: Path) -> set[str]:
+    return {path.stem for path in (results / "claims").glob("*.claim")}
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path / "results")
+def written(results: Path, **content: str) -> None:
+    (results / "claims").mkdir(parents=True, exist_ok=True)
+    for id, text in content.items():
+        (results / "claims" / f"{id}.claim").write_text(text)
 
 
-def names(world: World) -> set[str]:
-    folder = world.results / "claims"
-    return {path.name.partition(".")[0] for path in folder.glob("*.claim")} if folder.exists() else set()
+def wait_for(one: Leases, id: str, seconds: float = 20) -> float:
+    """Seconds until a lease is taken."""
+    start = time.monotonic()
+    while not one.take([id]):
+        assert time.monotonic() < start + seconds
+        time.sleep(PACE.poll)
+    return time.monotonic() - start
 
 
-def test_a_run_is_one_process_s(world: World) -> None:
-    first, second = world.leases(), world.leases()
+def test_a_run_is_one_process_s(tmp_path: Path) -> None:
+    first, second = leases(tmp_path), leases(tmp_path)
     assert first.take(["a"]) == ["a"] and first.take(["a"]) == ["a"]
     assert second.take(["a"]) == [] and second.take(["b"]) == ["b"]
-    assert second.holders(["a", "b"]) == ["process 7 on far1", "process 7 on far2"]
+    assert second.holders(["a", "b", "c"])[0].startswith(f"process {os.getpid()} on ")
     first.release(["a"])
-    assert second.take(["a"]) == ["a"]
-    first.release(["a"])  # no longer its own
-    assert names(world) == {"a", "b"}
-
-
-def test_a_stack_is_taken_whole_or_where_that_is_all_there_is_partly(world: World) -> None:
-    first, second = world.leases(), world.leases()
-    assert first.take(["b"]) == ["b"]
-    assert second.take(["a", "b", "c"]) == [] and names(world) == {"b"}
-    assert second.take(["a", "b", "c"], partly=True) == ["a", "c"]
-
-
-def test_whoever_ends_leaves_nothing(world: World) -> None:
-    first, second = world.leases(), world.leases()
-    first.take(["a", "b"])
-    second.take(["c"])
-    first.close()
-    assert names(world) == {"c"}
+    wait_for(second, "a")
+    first.release(["a"])  # not its own any more
+    assert names(tmp_path) == {"a", "b"}
     second.close()
-    assert not (world.results / "claims").exists()
-    assert first.take(["a"]) == ["a"]  # the folder comes again
+    assert not (tmp_path / "claims").exists()
 
 
-def test_what_the_dead_left_is_swept_away(world: World) -> None:
-    dead, alive, one = world.leases(), world.leases(), world.leases()
-    dead.take(["a"])  # and stored it, before it died
-    alive.take(["b"])
-    one.take(["c"])
-    world.wait(PACE.patience + 30, alive=(alive,), watching=(one,))
+def test_a_stack_is_taken_whole_or_where_nothing_else_remains_partly(tmp_path: Path) -> None:
+    with leases(tmp_path) as first, leases(tmp_path) as second:
+        assert first.take(["b"]) == ["b"]
+        assert second.take(["a", "b", "c"]) == [] and names(tmp_path) == {"b"}
+        assert second.take(["a", "b", "c"], partly=True) == ["a", "c"]
+
+
+def test_a_silent_process_loses_its_lease_and_a_living_one_keeps_it(tmp_path: Path) -> None:
+    written(tmp_path, dead=FAR)
+    with leases(tmp_path) as alive, leases(tmp_path) as watcher:
+        assert alive.take(["a"]) == ["a"] and watcher.take(["dead"]) == []
+        assert watcher.holders(["dead"]) == ["process 7 on far"]
+        assert wait_for(watcher, "dead") >= PACE.patience
+        assert watcher.take(["a"]) == [] and alive.take(["dead"]) == []
+
+
+def test_a_killed_process_of_this_machine_loses_its_lease_long_before_patience_ends(tmp_path: Path) -> None:
+    one = Leases(tmp_path, Pace(0.1, 60.0, 0.02))
+    with child(tmp_path, one.pace):
+        assert one.take(["a"]) == []
+    assert wait_for(one, "a") < 20
     one.close()
-    assert names(world) == {"b"}
 
 
-def test_the_folder_that_goes_between_two_steps_comes_again(world: World) -> None:
-    files = Odd()
-    one = world.leases(files)
-
-    def removed() -> None:
-        for path in (world.results / "claims").iterdir():
-            path.unlink()
-        (world.results / "claims").rmdir()
-
-    files.meanwhile["create"] = removed
-    assert one.take(["a"]) == ["a"]
+def test_a_living_process_keeps_its_lease(tmp_path: Path) -> None:
+    one = leases(tmp_path)
+    with child(tmp_path, PACE) as other:
+        end = time.monotonic() + 2 * PACE.patience
+        while time.monotonic() < end:
+            assert one.take(["a"]) == []
+            time.sleep(PACE.beat)
+        assert one.holders(["a"])[0].startswith(f"process {other.pid} on ")
 
 
-def test_a_silent_process_loses_its_lease_and_a_living_one_keeps_it(world: World) -> None:
-    dead, alive, watcher = world.leases(), world.leases(), world.leases()
-    dead.take(["a"])
-    alive.take(["b"])
-    watcher.look()
-    world.wait(PACE.patience - 20, alive=(alive,), watching=(watcher,))
-    assert watcher.take(["a"]) == []
-    world.wait(40, alive=(alive,), watching=(watcher,))
-    assert watcher.take(["a"]) == ["a"] and watcher.take(["b"]) == []
-    world.wait(3600, alive=(alive,), watching=(watcher,))
-    assert watcher.take(["b"]) == []
-    assert not list((world.results / "claims").glob("*.stale"))
+@pytest.mark.skipif(os.name != "posix", reason="no signal stops a process")
+def test_a_process_that_was_stopped_for_too_long_loses_its_lease_and_runs_on(tmp_path: Path) -> None:
+    one = leases(tmp_path)
+    with child(tmp_path, PACE) as other:
+        assert one.take(["a"]) == []
+        other.send_signal(signal.SIGSTOP)
+        assert wait_for(one, "a") > PACE.patience / 2
+        other.send_signal(signal.SIGCONT)
+        assert other.communicate("\n")[0] == "[]\n" and other.returncode == 0
+        assert names(tmp_path) == {"a"} and one.take(["a"]) == ["a"]
+    one.close()
 
 
-def test_all_that_a_silent_process_held_is_free_and_several_watchers_share_it(world: World) -> None:
-    dead, one, two = world.leases(), world.leases(), world.leases()
-    dead.take(["a", "b", "c"])
-    world.wait(PACE.patience + 30, alive=(one, two), watching=(one, two))
-    assert one.take(["a"]) == ["a"] and two.take(["a"]) == []
-    assert two.take(["b"]) == ["b"] and one.take(["b"]) == []
-    world.wait(PACE.look, alive=(one, two), watching=(one, two))
-    assert one.take(["c"]) == ["c"], "that its sign of life was cleared away is none"
+def test_a_lease_of_another_is_read_once_between_two_beats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids, acquired = [f"{number:016x}" for number in range(20)], list[str]()
+    acquire = SoftFileLease.acquire
+    monkeypatch.setattr(SoftFileLease, "acquire", lambda self: acquired.append(self.lock_file) or acquire(self))
+    with Leases(tmp_path, Pace(60.0, 120.0)) as first, Leases(tmp_path, Pace(60.0, 120.0)) as second:
+        assert first.take(ids) == ids and len(acquired) == 20
+        for _ in range(10):
+            assert second.take(ids, partly=True) == [] and len(second.holders(ids)) == 1
+        assert len(acquired) == 40
 
 
-def test_a_clock_that_jumps_kills_nobody(world: World) -> None:
-    """The watcher slept for a day, or its clock was set: of the time between two looks it saw nothing."""
-    alive, watcher = world.leases(), world.leases()
-    alive.take(["a"])
-    watcher.look()
-    world.clock.now += 24 * 3600
-    watcher.look()
-    assert watcher.take(["a"]) == []
-    world.clock.now -= 48 * 3600
-    watcher.look()
-    assert watcher.take(["a"]) == []
-    for _ in range(int(PACE.patience) + 30):  # looks within one moment see no time go by
-        watcher.look()
-    assert watcher.take(["a"]) == []
-    world.wait(PACE.patience + 30, alive=(alive,), watching=(watcher,))
-    assert watcher.take(["a"]) == []
-
-
-def test_a_holder_that_slept_and_wakes_touches_nothing_of_its_taker(world: World) -> None:
-    slept, taker, other = world.leases(), world.leases(), world.leases()
-    slept.take(["a"])
-    world.wait(PACE.patience + 30, watching=(taker,))
+def test_a_holder_that_lost_its_lease_touches_nothing_of_its_taker(tmp_path: Path) -> None:
+    slept, taker = leases(tmp_path), leases(tmp_path)
+    assert slept.take(["a"]) == ["a"]
+    (tmp_path / "claims" / "a.claim").unlink()  # as its taker does, when it was silent for too long
     assert taker.take(["a"]) == ["a"]
-    slept.beat()
     slept.release(["a"])
-    assert names(world) == {"a"} and slept.take(["a"]) == []
-    assert other.take(["a"]) == []
+    assert slept.take(["a"]) == [] and names(tmp_path) == {"a"}
     slept.close()
-    assert names(world) == {"a"} and other.holders(["a"]) == ["process 7 on far2"]
+    assert names(tmp_path) == {"a"} and taker.take(["a"]) == ["a"]
 
 
-def test_one_of_two_takers_wins_whenever_the_other_comes_between(world: World) -> None:
-    files = Odd()
-    dead, slow, fast = world.leases(), world.leases(files), world.leases()
-    dead.take(["a"])
-    world.wait(PACE.patience + 30, watching=(slow, fast))
-    files.meanwhile["rename"] = lambda: fast.take(["a"])  # slow has looked, and now renames what is fast's
-    assert slow.take(["a"]) == []
-    assert fast.holders(["a"]) == ["process 7 on far3"], "what was renamed by mistake is given back"
-    assert not list((world.results / "claims").glob("*.stale"))
+def test_leases_of_the_dead_are_removed_at_the_end(tmp_path: Path) -> None:
+    written(tmp_path, stored=FAR)
+    one, alive = leases(tmp_path), leases(tmp_path)
+    alive.take(["b"])
+    assert one.take(["stored"]) == []
+    time.sleep(PACE.patience + 0.2)
+    one.close()
+    assert names(tmp_path) == {"b"}
 
 
-def test_a_create_that_succeeded_and_says_it_did_not(world: World) -> None:
-    """A network repeats a request whose answer was lost: the second finds the file of the first."""
-    files = Odd()
-    one = world.leases(files)
-    files.after["create"] = [FileExistsError(errno.EEXIST, "File exists")]
-    assert one.take(["a"]) == ["a"] and world.leases().take(["a"]) == []
+def test_the_folder_that_was_removed_comes_again(tmp_path: Path) -> None:
+    one = leases(tmp_path)
+    one.take(["a"])
+    shutil.rmtree(tmp_path / "claims")
+    assert one.take(["b"]) == ["b"]
 
 
-def test_a_create_that_another_won(world: World) -> None:
-    files = Odd()
-    one, other = world.leases(files), world.leases()
-    files.meanwhile["create"] = lambda: other.take(["a"])
-    assert one.take(["a"]) == [] and other.holders(["a"]) == ["process 7 on far2"]
-
-
-def test_a_rename_that_succeeded_and_says_it_did_not(world: World) -> None:
-    files = Odd()
-    dead, one = world.leases(), world.leases(files)
-    dead.take(["a"])
-    world.wait(PACE.patience + 30, watching=(one,))
-    files.after["rename"] = [FileNotFoundError(errno.ENOENT, "No such file")]
-    assert one.take(["a"]) == ["a"]
-
-
-def test_a_lease_that_is_seen_late_is_still_ours(world: World) -> None:
-    files = Odd()
-    one = world.leases(files)
-    files.late = 3  # before it is written, and twice afterwards
-    assert one.take(["a"]) == ["a"]
-    files.late = 9
-    assert one.take(["b"]) == []  # not seen: perhaps another's
-    files.late = 0
-    assert one.take(["b"]) == ["b"] and names(world) == {"a", "b"}
-
-
-def test_another_s_lease_that_is_seen_late_is_respected(world: World) -> None:
-    files = Odd()
-    other, one = world.leases(), world.leases(files)
-    other.take(["a"])
-    files.late = 1
-    assert one.take(["a"]) == [] and other.take(["a"]) == ["a"]
-
-
-@pytest.mark.parametrize("operation", ["read", "create", "rename"])
-def test_a_stale_handle_is_tried_again(world: World, operation: str) -> None:
-    files = Odd()
-    dead, one = world.leases(), world.leases(files)
-    dead.take(["a"])
-    world.wait(PACE.patience + 30, watching=(one,))
-    files.before[operation] = [OSError(errno.ESTALE, "Stale file handle")]
-    assert one.take(["a"]) == ["a"] or one.take(["a"]) == ["a"]
-
-
-def test_what_cannot_be_written_says_so(world: World) -> None:
-    files = Odd()
-    one = world.leases(files)
-    assert one.take(["a"]) == ["a"]
-    files.before["create"] = [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))]
-    with pytest.raises(StoreError, match=r"Cannot note in .*claims' what is being trained: No space left on device\."):
-        one.take(["b", "c"])
-    assert names(world) == {"a"}
-
-
-def test_a_full_disk_leaves_no_lease_behind(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    one, real = world.leases(), Path.open
-    assert one.take(["a"]) == ["a"]
-
-    def full(path: Path, mode: str = "r", **options: Any) -> IO[Any]:
-        if mode != "x":
-            return real(path, mode, **options)
-        path.touch()
-        return real(Path("/dev/full"), "w", **options)
-
-    monkeypatch.setattr(Path, "open", full)
-    with pytest.raises(StoreError, match="No space left on device"):
-        one.take(["b"])
-    monkeypatch.undo()
-    assert names(world) == {"a"} and world.leases().take(["b"]) == ["b"]
-
-
-def test_a_lease_that_says_nothing_is_given_time_and_taken(world: World) -> None:
-    (world.results / "claims").mkdir(parents=True)
+def test_a_lease_that_names_nobody_is_given_time_and_taken(tmp_path: Path) -> None:
     odd = {"a": "", "b": "[]", "c": '{"token": "../../x", "process": {"pid": "?"}}', "d": "[" * 100_000}
-    for id, content in odd.items():
-        (world.results / "claims" / f"{id}.claim").write_text(content)
-    one = world.leases()
+    written(tmp_path, **odd)
+    one = leases(tmp_path)
     assert [one.take([id]) for id in odd] == [[], [], [], []]
-    world.wait(PACE.patience + 30, watching=(one,))
-    assert [one.take([id]) for id in odd] == [["a"], ["b"], ["c"], ["d"]]
+    for id in odd:
+        wait_for(one, id)
 
 
-def test_a_process_of_this_boot_that_ended_is_gone_at_once(world: World) -> None:
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    mine = here()
-    if not (mine.boot and mine.space and mine.started):
-        pytest.skip("this system does not tell boots and processes apart")
-    theirs = replace(mine, pid=child.pid, started=process._started(child.pid))
-    assert not theirs.gone and not mine.gone
-    ended, one = world.leases(me=theirs), world.leases(me=mine)
-    ended.take(["a"])
-    assert one.take(["a"]) == []
-    child.kill()
-    assert one.take(["a"]) == ["a"] or child.wait(10)  # a zombie has ended, too
-    child.communicate()
-    assert theirs.gone and replace(mine, started="1").gone, "its number was given to another"
-    elsewhere = [replace(theirs, **{what: "x"}) for what in ("boot", "space")]
-    assert not any(one.gone for one in [*elsewhere, replace(theirs, boot=""), replace(theirs, space="")])
+def test_what_cannot_be_written_says_so(tmp_path: Path) -> None:
+    (tmp_path / "claims").write_text("a file in the way")
+    with pytest.raises(StoreError, match=r"Cannot note in .*claims' what is being trained"):
+        leases(tmp_path).take(["b", "c"])
 
 
-def test_signs_of_life_come_by_themselves(tmp_path: Path) -> None:
-    pace = Pace(beat=0.02, patience=0.4, poll=0.02)
-    with Leases(tmp_path, pace=pace, me=far(1)) as alive, Leases(tmp_path, pace=pace, me=far(2)) as watcher:
-        dead = Leases(tmp_path, pace=pace, me=far(3))
-        assert alive.take(["a"]) and dead.take(["b"])
-        end = time.monotonic() + 10
-        while not watcher.take(["b"]) and time.monotonic() < end:
-            time.sleep(pace.poll)
-        assert not watcher.take(["a"]) and watcher.take(["b"])
-    assert not list((tmp_path / "claims").glob("*.claim"))
+def test_a_full_disk_leaves_no_lease_behind(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    one = leases(tmp_path)
+    assert one.take(["a"]) == ["a"]
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
+    try:
+        with pytest.raises(StoreError, match="File too large"):
+            one.take(["b"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert names(tmp_path) == {"a"} and leases(tmp_path).take(["b"]) == ["b"]

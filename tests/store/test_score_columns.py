@@ -41,7 +41,7 @@ def test_moments_hold_every_score_of_a_stage(cohort: int) -> None:
 def test_a_moment_knows_which_scores_are_missing() -> None:
     rows = [Score("finetuned", 1, step, client, 1, 2, 0.5, 0.5) for step in (0, 1) for client in (0, 1)]
     (whole,), (part,) = (scores_of(some).at("finetuned").values() for some in (rows, rows[:-1]))
-    assert whole.there is None and part.there is not None and part.there.tolist() == [[True, True], [True, False]]
+    assert whole.scored is None and part.scored is not None and part.scored.tolist() == [[True, True], [True, False]]
 
 
 def test_metrics_by_column() -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pflbench.report.reading import WINDOW
 from pflbench.result import Metric, RunResult, Score
 from pflbench.store import Store
-from pflbench.store.packing import pack
-from pflbench.store.thin import KEPT, ROUNDS, shortened, thin
+from pflbench.store.shipped import ROUNDS, SHORTENED, shortened, thin
+from pflbench.store.verbs import pack
 from pflbench.testing import tiny_spec
 
 SCORE = st.tuples(st.sampled_from(["global", "personalized"]), st.integers(0, 30), st.integers(0, 2), st.integers(0, 3))
@@ -35,7 +35,7 @@ def test_of_each_stage_the_last_scored_rounds_stay(places: list[tuple[str, int, 
         later = {other.round for other in result.scores if other.stage == one.stage and other.round > one.round}
         kept += [one] if len(later) < 10 else []
     assert [*found.scores] == kept and found.metrics == result.metrics
-    assert (KEPT in found.provenance) == (len(kept) < len(places))
+    assert (SHORTENED in found.provenance) == (len(kept) < len(places))
     assert shortened(found).scores == found.scores
 
 
@@ -65,4 +65,4 @@ def test_a_folder_of_packs(tmp_path: Path) -> None:
     assert (tmp_path / "thin" / "packs" / "asked.jsonl").read_text() == "{}\n"
     found = [there.read(result.spec.id) for result in results]
     assert [len(one.scores) for one in found] == [10, 20, 0]
-    assert [one.provenance.get(KEPT) for one in found] == [10, None, None] and found[2].failure == "diverged"
+    assert [one.provenance.get(SHORTENED) for one in found] == [10, None, None] and found[2].failure == "diverged"

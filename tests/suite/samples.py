@@ -70,7 +70,6 @@ def staged() -> dict[str, Any]:
             "rounds": 2,
             "hyper": {"momentum": 0.9, "personal_epochs": 1},
             "grid": {"lr": [0.1, 0.01], "batch": {"value": [5, 10, 20], "source": "paper"}},
-            "select": "hold-out",
             "validation": 0.1,
         },
         {"id": "fedavg", "title": "FedAvg", "method": "fedavg", "stages": ["global"]},

@@ -182,16 +182,6 @@ def test_a_column_may_report_steps_of_its_own_from_the_same_runs() -> None:
         expand(tiny(table))
 
 
-def test_a_suspect_column_makes_its_references_suspect() -> None:
-    table = raw()
-    column, row = table["column"][0], table["row"][0]
-    table["reference"] = {row["id"]: {c["id"]: [50.0] for c in table["column"]}}
-    column["suspect"] = "mixed up"
-    cells = [cell for cell in expand(tiny(table)).cells if cell.row.id == row["id"]]
-    found = {cell.column.id: cell.reference.suspect for cell in cells if cell.reference}
-    assert found == {c["id"]: "mixed up" if c is column else None for c in table["column"]}
-
-
 def test_columns_answer_to_the_papers_name_under_a_profile(table1: Suite) -> None:
     by_paper = expand(table1, profile="smoke", datasets=["rmnist"], clients=[100])
     assert ids(by_paper) == ids(expand(table1, profile="smoke", datasets=["rotated-digits"], clients=[20]))
@@ -213,8 +203,8 @@ def test_columns_answer_to_the_papers_name_under_a_profile(table1: Suite) -> Non
             "--set fedavg.epoch=3: Unknown hyperparameter of fedavg 'epoch'. Did you mean",
         ),
         ({"overrides": ["fedavg.epochs=x"]}, "--set fedavg.epochs=x: fedavg.epochs must be int, not 'x'"),
-        ({"overrides": ["fedvg.lr=1"]}, "--set fedvg.lr=1: Unknown method 'fedvg'. Did you mean 'fedavg'"),
-        ({"overrides": ["fedavg.lr=1"], "methods": ["ifca"]}, "--set fedavg.lr=1: fedavg is not selected"),
+        ({"overrides": ["fedvg.lr=1"]}, "--set fedvg.lr=1: Unknown selected method 'fedvg'. Did you mean 'fedavg'"),
+        ({"overrides": ["fedavg.lr=1"], "methods": ["ifca"]}, "--set fedavg.lr=1: Unknown selected method 'fedavg'"),
         ({"overrides": ["lr=1"]}, "--set lr=1: Write method.key=value"),
         ({"overrides": ["finetune.rl=1"]}, "--set finetune.rl=1: Unknown option of finetune 'rl'. Did you mean 'lr'"),
         ({"overrides": ["finetune.lr=-1"]}, "finetune.lr: "),
@@ -266,7 +256,7 @@ def test_without_finetuning_a_users_row_is_global(tmp_path: Path) -> None:
     (tmp_path / "fedfoo.py").write_text(FEDFOO)
     mine = expand(tiny(table), methods=[f"{tmp_path}/fedfoo.py:FedFoo"])
     assert mine.cells[0].stage == "global" and mine.runs[0].scoring.finetune is None
-    with pytest.raises(UsageError, match="Unknown method 'finetune'"):
+    with pytest.raises(UsageError, match="Unknown selected method 'finetune'"):
         expand(tiny(table), overrides=["finetune.lr=1"])
 
 
@@ -336,6 +326,30 @@ def test_a_built_in_method_that_is_no_row_is_a_guest_like_a_users(table1: Suite)
     assert (row.method, row.title, row.stages) == ("fedprox", "fedprox", ("finetuned",))
     with pytest.raises(UsageError, match="Unknown method 'fedproxx'"):
         expand(table1, methods=["fedproxx"])
+
+
+def test_a_guest_like_a_row_takes_values_and_sources_where_names_agree(table1: Suite, tmp_path: Path) -> None:
+    (tmp_path / "foo.py").write_text(FEDFOO)
+    guest = f"{tmp_path / 'foo.py'}:FedFoo"
+    for like in ("fedavg", "cafeme", "ditto"):
+        cells = expand(table1, methods=[guest], like=like).cells
+        rows = {cell.column.id: cell for cell in expand(table1, rows=[like]).cells}
+        for cell in cells:
+            (run, *_), row = cell.runs, rows[cell.column.id]
+            hyper = row.runs[0].method.hyper
+            assert run.method.hyper == {"lr": hyper.get("lr", 0.5)}
+            assert cell.sources.get("lr") == row.sources.get("lr")
+            assert (
+                run.scoring.finetune.lr
+                == next(one for one in rows.values() if one.column == cell.column).runs[0].scoring.finetune.lr
+            )
+    chosen = expand(table1, methods=[guest], like="fedavg", overrides=["FedFoo.lr=0.3"]).cells[0]
+    assert chosen.runs[0].method.hyper == {"lr": 0.3} and "lr" not in chosen.sources
+    with pytest.raises(UsageError, match="Did you mean 'fedavg'"):
+        expand(table1, methods=[guest], like="fedavgg")
+    for methods in ([], ["ditto"]):
+        with pytest.raises(UsageError, match="--like fedavg"):
+            expand(table1, methods=methods, like="fedavg")
 
 
 def test_a_columns_seeds_stand_in_place_of_the_suites() -> None:

@@ -42,7 +42,7 @@ hyper.fedec-wo.inner_lr = { value = 0.05, source = "tuned" }
     for wrong, says in (
         ('{ like = "fedec-w.epochs" }', "Unknown row 'fedec-w'. Did you mean 'fedec-wo'"),
         ('{ like = "fedec-wo.batch" }', "the suite file gives fedec-wo no batch of its own"),
-        ('{ like = "fedec-wo.epochs", value = 3 }', "it has the other one's value, not its own"),
+        ("{ like = 3 }", "personal_epochs"),
     ):
         file.write_text(f"{text}hyper.fedavg.personal_epochs = {wrong}")
         with pytest.raises(UsageError, match=says):

@@ -11,7 +11,7 @@ from shipped import load
 from pflbench.errors import UsageError
 from pflbench.suite.document import Suite, parse
 from pflbench.suite.expand import expand
-from pflbench.suite.figure import KINDS, Tsne
+from pflbench.suite.figure import Tsne
 
 from .samples import raw
 
@@ -56,26 +56,20 @@ def suite(figure: Any, **changes: Any) -> Suite:
 def test_every_kind(figure: dict[str, Any]) -> None:
     found = suite(figure).document().figure
     assert found is not None and found.model_dump(exclude_defaults=True) == figure
-    assert {f["kind"] for f in GOOD} == set(KINDS)
 
 
 @pytest.mark.parametrize(
     ("figure", "message"),
     [
-        (
-            {"bins": 3},
-            "s.toml: figure.kind: missing (known: scatter, histogram, classes, kde, curve, steps, columns, tsne)",
-        ),
-        ({"kind": "kdo"}, "s.toml: figure.kind: Unknown kind of figure 'kdo'. Did you mean 'kde'?"),
+        ({"bins": 3}, "s.toml: figure: "),
+        ({"kind": "kdo"}, "s.toml: figure: {'kind': 'kdo'} does not fit."),
         ({"kind": "scatter"}, "s.toml: figure.bins: missing"),
         ({"kind": "scatter", "bins": 0}, "figure.bins: "),
-        ({"kind": "curve", "evry": 5}, "figure.evry: unknown key, did you mean 'every'?"),
+        ({"kind": "curve", "evry": 5}, "figure.evry: Unknown key"),
         ({**GOOD[2], "rounds": []}, "figure.rounds: "),
         ({**GOOD[2], "scale": "d"}, "figure.scale: "),
-        ({**SIZES, "types": 6}, "figure.types: 6 types cannot be divided among 4 classes"),
-        ({"kind": "steps", "every": 5}, "figure.every: unknown key"),
+        ({"kind": "steps", "every": 5}, "figure.every: Unknown key"),
         ({**GOOD[4], "rounds": []}, "figure.rounds: "),
-        ({**GOOD[4], "rounds": [30, 10]}, "figure.rounds[1]: 10 points are too few for a perplexity of 10"),
         ({**GOOD[4], "perplexity": 0}, "figure.perplexity: "),
         ({"kind": "tsne", "rounds": [30], "perplexity": 5}, "figure.seed: missing"),
         ("curve", "figure: "),
@@ -89,13 +83,13 @@ def test_mistakes(figure: Any, message: str) -> None:
 
 def test_what_does_not_fit_the_suite() -> None:
     row, column = raw()["row"][0], raw()["column"][0] | {"finetune": {}}
-    with pytest.raises(UsageError, match="row: a histogram of sizes trains nothing: write row = "):
+    with pytest.raises(UsageError, match="row: statistics, histograms and classes train nothing"):
         suite(SIZES, row=[row])
     with pytest.raises(UsageError, match="row: "):
         suite(GOOD[0], row=[])
-    with pytest.raises(UsageError, match=r"column\[0\]\.partition\.name: sizes are drawn of random-slicing only"):
+    with pytest.raises(UsageError, match="column: a histogram has the partition random-slicing alone"):
         suite(SIZES, column=[column])
-    grid = {"id": "g", "title": "G", "method": "local", "stages": ["personalized"], "select": "hold-out"}
+    grid = {"id": "g", "title": "G", "method": "local", "stages": ["personalized"]}
     grid |= {"validation": 0.1, "grid": {"lr": [0.1, 0.2]}}
     assert suite(GOOD[0], row=[grid])
     with pytest.raises(UsageError, match=r"row\[0\]\.grid: a curve cannot show what clients choose"):
@@ -106,10 +100,6 @@ def test_what_does_not_fit_the_suite() -> None:
     assert suite(GOOD[4], row=[row | {"stage": "personalized", "stages": ["global", "personalized"]}])
     with pytest.raises(UsageError, match=r"row\[0\]\.grid: a tsne cannot show what clients choose"):
         suite(GOOD[4], row=[grid])
-    with pytest.raises(UsageError, match=r"column\[1\]: a tsne shows one column, not 2"):
-        suite(GOOD[4], column=[column | {"id": name, "hyper": {}} for name in ("a", "b")])
-    with pytest.raises(UsageError, match=r"column\[0\]\.subset: a kde shows all clients"):
-        suite(GOOD[2], column=[column | {"subset": {"smallest": 1}}])
 
 
 def test_fedecs_figure_2() -> None:

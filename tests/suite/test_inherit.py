@@ -40,6 +40,20 @@ def refusal(folder: Path, table: dict[str, Any], base: dict[str, Any] | None = N
     return str(caught.value)
 
 
+def test_rows_and_columns_come_by_their_ids_in_the_order_of_the_list(tmp_path: Path) -> None:
+    mine = {"id": "mine", "like": "cafeme", "hyper": {"steps": 4}}
+    by_like = child(row=[{"id": "cafeme", "like": "cafeme"}, mine, {"id": "fedavg", "like": "fedavg"}])
+    listed = {"suite": HEAD | {"rows": ["cafeme", "mine", "fedavg"], "columns": ["a", "b"]}, "row": [mine]}
+    tables = [loaded(tmp_path, table) for table in (by_like, copy.deepcopy(listed))]
+    assert tables[0].rows == tables[1].rows and tables[0].cells == tables[1].cells
+    listed["suite"]["rows"] = ["cafme", "mine"]
+    assert "Did you mean 'cafeme'" in refusal(tmp_path, listed)
+    for twice in ({"rows": ["mine", "mine"]}, {"rows": ["mine"]}):
+        assert "already a row 'mine'" in refusal(
+            tmp_path, listed | {"suite": listed["suite"] | twice, "row": [mine, mine]}
+        )
+
+
 tables = st.recursive(
     st.integers() | st.text(max_size=2), lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
 )
@@ -232,20 +246,20 @@ def test_a_chain_of_files_across_folders(tmp_path: Path, monkeypatch: pytest.Mon
             {"suite": HEAD | {"extends": "bas.toml"}},
             "child.toml: suite.extends: Unknown suite file 'bas.toml'. Did you",
         ),
-        ({"suite": HEAD | {"extends": 3}}, "child.toml: suite.extends: a suite's name, or the path of its file, not 3"),
+        ({"suite": HEAD | {"extends": 3}}, "child.toml: suite.extends: 3 does not fit"),
         ({"suite": HEAD | {"extends": "child.toml"}}, "child.toml: suite.extends: goes round in a circle: "),
         ({"column": [{"id": "c", "like": "aa"}]}, "child.toml: column[0].like: Unknown column 'aa'. Did you mean 'a'"),
         ({"column": [{"id": "c", "like": 3}]}, "child.toml: column[0].like: "),
-        ({"column": [{"id": "c", "liek": "a"}]}, "child.toml: column[0].liek: unknown key, did you mean 'like'?"),
+        ({"column": [{"id": "c", "liek": "a"}]}, "child.toml: column[0].liek: Unknown key"),
         ({"column": [{"id": "c", "like": "c"}]}, "child.toml: column[0].like: Unknown column 'c'"),
         (
             {"column": [{"id": "c", "like": "d"}, {"id": "d", "like": "c"}]},
-            "child.toml: column[0].like: goes round in a circle: 'c' → 'd' → 'c'",
+            "child.toml: column[1].like: Unknown column 'c'",
         ),
         ({"row": [{"id": "r", "like": "fedavg-tf"}]}, "child.toml: row[0].like: Unknown row 'fedavg-tf'. Did you mean"),
         (
             {"row": [{"id": "r", "like": "fedavg", "stagse": "global"}]},
-            "child.toml: row[0].stagse: unknown key, did yo",
+            "child.toml: row[0].stagse: Unknown key",
         ),
         ({"row": []}, "child.toml: row: "),
         ({"hyper": {"fedavgg": {}}}, "child.toml: hyper: Unknown method 'fedavgg'. Did you mean 'fedavg'"),
@@ -273,9 +287,7 @@ def test_refusals(tmp_path: Path, change: dict[str, Any], expected: str) -> None
 def test_the_other_files_mistakes_are_its_own(tmp_path: Path) -> None:
     base = raw()
     base["column"][1]["bacth"] = 3
-    assert refusal(tmp_path, child(), base) == (
-        f"{tmp_path / 'base.toml'}: column[1].bacth: unknown key, did you mean 'batch'?"
-    )
+    assert f"{tmp_path / 'base.toml'}: column[1].bacth: Unknown key" in refusal(tmp_path, child(), base)
 
 
 def test_files_that_extend_each_other(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pflbench.catalog import UNREAD
 from pflbench.errors import UsageError
 from pflbench.package import benchmarks
 from pflbench.suite.expand import expand
-from pflbench.suite.load import available, find, load, read_toml, requested_table
+from pflbench.suite.load import available, find, load, requested_table
 from pflbench.suite.user_supplied import UserSupplied
 
 from .samples import raw, staged, suites, write
@@ -43,7 +43,7 @@ def test_unknown_suite_has_a_near_match() -> None:
         load("cafeme-tabel1")
     assert "pflbench ls suites" in str(refused.value)
     assert sum(name in str(refused.value) for name in available()) <= 3, "not every suite"
-    with pytest.raises(UsageError, match=r"There is no suite file 'nowhere.toml'"):
+    with pytest.raises(UsageError, match=r"Unknown suite file 'nowhere.toml'"):
         find("nowhere.toml")
 
 
@@ -55,12 +55,12 @@ def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
 
 
 def test_a_cohort_that_is_too_large_names_its_column_and_numbers(tmp_path: Path) -> None:
-    for change, last in (({"cohort": 9}, "training_clients"), ({"training_clients": 11}, "clients")):
+    for change in ({"cohort": 9}, {"training_clients": 11}):
         table = raw()
         table["column"][1] |= change
         with pytest.raises(UsageError, match=r"column\[1\] \(b\): ") as refused:
             load(write(tmp_path / "tiny.toml", table))
-        assert str(*change.values()) in str(refused.value) and str(refused.value).endswith(f"raise {last}.")
+        assert str(*change.values()) in str(refused.value)
 
 
 def test_folder_in_a_wheel_and_in_a_checkout(tmp_path: Path) -> None:
@@ -90,8 +90,6 @@ def test_broken_toml_names_file_and_line(tmp_path: Path) -> None:
         ("a = " + "[" * 100_000, "nested too deeply"),
         (".".join("a" * 100_000) + " = 1", "nested too deeply"),
         (f"[suite]\nseeds = [1, {'9' * 5000}]", "integer"),
-        (f"[suite]\nseeds = [1, 0x{'f' * 5000}]", r"suite\.seeds\.1 is an integer of more than 64 bits\. Write"),
-        (f"[suite]\nrounds = -{2**63 + 1}", r"suite\.rounds is an integer of more than 64 bits"),
     ],
 )
 def test_toml_of_a_hostile_size_is_one_sentence(text: str, says: str, tmp_path: Path) -> None:
@@ -99,11 +97,6 @@ def test_toml_of_a_hostile_size_is_one_sentence(text: str, says: str, tmp_path: 
     with pytest.raises(UsageError, match=rf"odd\.toml: .*{says}") as refused:
         load(str(tmp_path / "odd.toml"))
     assert "\n" not in str(refused.value) and len(str(refused.value)) < 400
-
-
-def test_the_smallest_and_the_largest_integer_of_toml_are_read(tmp_path: Path) -> None:
-    (tmp_path / "wide.toml").write_text(f"a = {2**63 - 1}\nb = {-(2**63)}")
-    assert read_toml(tmp_path / "wide.toml") == {"a": 2**63 - 1, "b": -(2**63)}
 
 
 def test_a_suite_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,6 @@ stages = ["personalized"]
 hyper = { personal_epochs = 1 }
 rounds = 1
 grid = { lr = [0.1, 0.2, 0.3] }
-select = "hold-out"
 validation = 0.1
 
 [reference.both]

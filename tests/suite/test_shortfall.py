@@ -46,18 +46,18 @@ def test_what_the_command_line_leaves_out_is_counted() -> None:
         ({"seeds": [0]}, ""),
         ({"notes": ["Quick."]}, ""),
         ({"federation": {"clients": 9}}, "9 of 10 clients"),
-        ({"federation": {"cohort": 1}}, "other cohorts"),
+        ({"federation": {"cohort": 1}}, "other cohort"),
         ({"federation": {"query": 0.5}}, "other query"),
-        ({"evaluation": {"first": 1}}, "only the first client scored"),
-        ({"evaluation": {"finetune": {"steps": 2}, "report": {"steps": [2]}}}, "2 of 5 fine-tuning steps"),
-        ({"evaluation": {"average": "examples"}}, "other average"),
-        ({"evaluation": {"finetune": {"decay": 0.5}}}, "other fine-tuning"),
-        ({"hyper": {"fedavg": {"lr": 0.5}}}, "other hyperparameters"),
-        ({"column": {"a": {"hyper": {"fedavg": {"epochs": 1}}}}}, "other hyperparameters"),
-        ({"column": {"a": {"batch": 5}, "b": {"partition": {"shards": 30}}}}, "other batch sizes and partitions"),
-        ({"column": {"a": {"model": "cnn3"}}}, "other networks"),
-        ({"column": {"a": {"finetune": {"lr": 0.3}}}}, "other fine-tuning"),
-        ({"column": {"a": {"dataset": {"degrees": 30}}}}, "other options of the datasets"),
+        ({"evaluation": {"first": 1}}, "other evaluation.first"),
+        ({"evaluation": {"finetune": {"steps": 2}, "report": {"steps": [2]}}}, "other evaluation.finetune"),
+        ({"evaluation": {"average": "examples"}}, "other evaluation.average"),
+        ({"evaluation": {"finetune": {"decay": 0.5}}}, "other evaluation.finetune"),
+        ({"hyper": {"fedavg": {"lr": 0.5}}}, "other hyper"),
+        ({"column": {"a": {"hyper": {"fedavg": {"epochs": 1}}}}}, "other hyper"),
+        ({"column": {"a": {"batch": 5}, "b": {"partition": {"shards": 30}}}}, "other batch, partition"),
+        ({"column": {"a": {"model": "cnn3"}}}, "other model"),
+        ({"column": {"a": {"finetune": {"lr": 0.3}}}}, "other finetune"),
+        ({"column": {"a": {"dataset": {"degrees": 30}}}}, "other dataset"),
         ({"column": {"*": {"dataset": {"name": "digits"}}}}, "digits for rotated-digits"),
     ],
 )
@@ -77,8 +77,8 @@ def test_every_change_of_a_profile_is_named(changes: dict[str, Any], said: str) 
 def test_columns_are_called_what_they_are() -> None:
     table = load("cafeme-table1")
     before, after = (expand(table, profile=profile).columns[2] for profile in ("quick", "smoke"))
-    assert (before.group, before.stands_in, before.called) == ("RMNIST", "", "rmnist-shards")
-    assert (after.group, after.stands_in) == ("rotated-digits for RMNIST", "rotated-digits")
+    assert (before.group, before.replacement, before.called) == ("RMNIST", "", "rmnist-shards")
+    assert (after.group, after.replacement) == ("rotated-digits for RMNIST", "rotated-digits")
     assert after.called == "rmnist-shards (on rotated-digits)"
     said = expand(table, profile="smoke").shortfall.runs
     assert "digits for cifar10, rotated-digits for rmnist; 20 of 100 clients" in said

@@ -51,36 +51,28 @@ def refusal(asked: Suite, **arguments: Any) -> str:
 )
 def test_a_stage_that_the_method_does_not_have_is_refused(method: str, stage: str, has: str) -> None:
     said = refusal(suite({"method": method, "stage": stage}))
-    assert said == f"tiny.toml: row[0].stage: {method} has no stage {stage!r}; {has}"
+    assert said.startswith(f"tiny.toml: row[0].stage: {method} has no stage {stage!r}; {has} See ")
 
 
 def test_also_where_the_table_does_not_show_it() -> None:
     row = {"method": "fedprox", "stage": "global", "stages": ["global", "personalized"]}
-    assert "row[0].stages: fedprox has no stage 'personalized'" in refusal(suite(row))
+    assert "row[0].stage: fedprox has no stage 'personalized'" in refusal(suite(row))
 
 
-@pytest.mark.parametrize(
-    ("stage", "hook"),
-    [
-        ("personalized", "`def personal_model(self, f, server, state, *batches, round)`"),
-        ("stored", "`def personal_model(self, f, server, state, *batches, round, upload=None)`"),
-    ],
-)
-def test_who_wrote_the_method_is_told_what_to_write(tmp_path: Path, stage: str, hook: str) -> None:
+@pytest.mark.parametrize("stage", ["personalized", "stored"])
+def test_who_wrote_the_method_is_pointed_to_the_docs(tmp_path: Path, stage: str) -> None:
     (method,) = guest(tmp_path)
     asked = refusal(suite({"method": "ditto", "stage": stage}), methods=[method])
     for said in (asked, refusal(suite({"method": method, "stage": stage}))):
-        assert (
-            f"mine.py:Mine has no stage {stage!r}; it has global, finetuned. For it to have one, write {hook}" in said
-        )
-        assert "docs/methods.md" in said
+        assert f"mine.py:Mine has no stage {stage!r}; it has global, finetuned." in said and "docs/methods.md" in said
     section = (Path(__file__).parents[2] / "docs/methods.md").read_text().split("**Which stages exist.**")[1]
-    assert hook[5 : hook.index("(")] in section
+    assert "personal_model" in section
 
 
 def test_a_stage_that_needs_a_hyperparameter_is_refused_without_it() -> None:
     row = {"method": "fedavg", "stage": "personalized"}
-    assert "has no stage 'personalized' without a value for personal_epochs; it has global" in refusal(suite(row))
+    message = refusal(suite(row))
+    assert "has no stage 'personalized'; it has global" in message and "a value for personal_epochs" in message
     assert expand(suite(row | {"hyper": {"personal_epochs": 1}})).runs[0].scoring.stages == ("personalized",)
     assert expand(suite(row), overrides=["fedavg.personal_epochs=2"]).cells[0].stage == "personalized"
 
@@ -88,9 +80,7 @@ def test_a_stage_that_needs_a_hyperparameter_is_refused_without_it() -> None:
 def test_clients_that_never_train_have_no_models_of_their_own_training() -> None:
     row = {"method": "ditto", "stage": "personalized"}
     assert expand(suite(row)).cells[0].stage == "personalized"
-    assert "for clients that never train, which are scored here; it has global" in refusal(
-        suite(row, training_clients=8)
-    )
+    assert "for clients that never train; it has global" in refusal(suite(row, training_clients=8))
     assert expand(suite({"method": "ifca", "stage": "personalized"}, training_clients=8)).cells
 
 

@@ -48,11 +48,13 @@ def test_columns_are_checked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"row": [raw()["row"][0]]}, "row: statistics train nothing: write row = []"),
-        ({"figure": {"kind": "curve", "every": 1}}, "figure: a suite is either statistics or a figure"),
-        ({"statistics": {"reference": {"aa": SIZES}}}, "statistics.reference.aa: unknown key, did you mean 'a'?"),
+        ({"row": [raw()["row"][0]]}, "row: statistics, histograms and classes train nothing"),
+        (
+            {"statistics": {"reference": {"aa": SIZES}}},
+            "statistics.reference: Unknown column 'aa'. Did you mean 'a'?",
+        ),
         ({"statistics": {"reference": {"a": SIZES | {"total": 0}}}}, "statistics.reference.a.total: "),
-        ({"statistics": {"refrence": {}}}, "statistics.refrence: unknown key, did you mean 'reference'?"),
+        ({"statistics": {"refrence": {}}}, "statistics.refrence: Unknown key"),
         ({"statistics": {"reference": {"a": {"total": 1, "train": 1, "test": 1}}}}, "reference.a.classes: missing"),
     ],
 )

@@ -16,7 +16,7 @@ def test_it_makes_up_packed_runs_and_measures_a_report(tmp_path: Path) -> None:
     script = runpy.run_path(str(SCRIPT))
     results, output = tmp_path / "results", tmp_path / "report.csv"
     store = Store(results)
-    assert script["make"](store, 7) == 7 == len(store.list()) and not store.singles.all()
+    assert script["make"](store, 7) == 7 == len(store.list()) and not store.indexed(store.runs)
     assert all(store.read(run.spec.id).scores for run in store.list())
     one = store.read(store.list()[0].spec.id)
     assert script["invented"](one.spec, one.provenance) == one

@@ -63,6 +63,7 @@ def _value(parameter: Any) -> str:
     """Type of an option's value, in words; a dash for a flag."""
     kind = parameter.type_descriptor.annotation
     text = kind.__name__ if inspect.isclass(kind) and not hasattr(kind, "__args__") else str(kind)
+    text = text.removeprefix("typing.Literal")
     inner = re.fullmatch(r"list\[(?:\w+\.)*(\w+)\]", text)
     words = {"str": "text", "int": "integer", "float": "number", "bool": "–", "Path": "path"}
     text = f"{words[inner[1]]}, may be repeated" if inner else words.get(text, text)

@@ -1,10 +1,9 @@
 """How well runs are spread over slots: the project's own ordering and leases under a clock that is only counted.
 
     python tools/machines/simulate.py            # the ratios; ends with 1 if one is above 1.15
-    python tools/machines/simulate.py --count    # write costs.json again, from what was measured on this machine
 
 The work are the 2,170 runs of the three papers' tables at their full protocol; `costs.json` says what each takes on one
-core, as `pflbench plan` estimates it. A slot is a `pflbench run` of its own, on a machine of its own, on one folder.
+core, as measured at commit 5701733. A slot is a `pflbench run` of its own, on a machine of its own, on one folder.
 Preemption ends it at a moment that nothing announces: its claim stays, what its run did since the last checkpoint is
 lost, and a new process begins in its place a minute later. Written out is the ratio of the time at which all is stored
 to the least that is possible: the larger of the longest run, and of all work, with what preemption destroyed, over the
@@ -14,21 +13,19 @@ slots. Beside it what the order of the tables gives, which was pflbench's before
 from __future__ import annotations
 
 import argparse
-import errno
 import heapq
 import json
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from pflbench.running.sharing import Shared, longest_first
-from pflbench.running.task import Done, Task
+from pflbench.running.job import Done, Job
+from pflbench.running.worker import Queue, longest_first
 from pflbench.spec import RunSpec
-from pflbench.store.leases import Files, Leases, Pace
-from pflbench.store.process import Process
+from pflbench.store.leases import Pace
 from pflbench.testing import tiny_spec
 
 COSTS = Path(__file__).with_name("costs.json")
@@ -42,53 +39,10 @@ HOURS_BETWEEN = 8.0
 CHECKPOINT = 600.0
 """Seconds between two checkpoints of a run."""
 PACE = Pace(beat=300.0, patience=1800.0, poll=300.0)
-"""Fifteen times as patient as outside: the dead are found later, and there are fewer looks to simulate."""
+"""Fifteen times as patient as outside: ended processes are noticed later."""
 RESTART = 60.0
 """Seconds from a preemption to the next process in the slot."""
 AT_MOST = 1.15
-
-
-class Shelf(Files):
-    """A folder in memory. Living owners' signs of life grow with the clock, without anybody writing them."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.clock, self.content, self.living = clock, dict[str, str](), set[str]()
-
-    def create(self, path: Path, content: str) -> None:
-        """As in `Files`."""
-        if path.name in self.content:
-            raise FileExistsError(errno.EEXIST, "File exists")
-        self.content[path.name] = content
-
-    def read(self, path: Path) -> str:
-        """As in `Files`."""
-        name = path.name
-        if name.endswith(".beat"):
-            if name in self.living:
-                return str(self.clock.now // PACE.beat)
-            raise FileNotFoundError(errno.ENOENT, "No such file")
-        if name not in self.content:
-            raise FileNotFoundError(errno.ENOENT, "No such file")
-        return self.content[name]
-
-    def beat(self, path: Path, number: int) -> None:
-        """As in `Files`."""
-        self.living.add(path.name)
-
-    def rename(self, path: Path, to: Path) -> None:
-        """As in `Files`."""
-        if path.name not in self.content:
-            raise FileNotFoundError(errno.ENOENT, "No such file")
-        self.content[to.name] = self.content.pop(path.name)
-
-    def remove(self, path: Path) -> None:
-        """As in `Files`."""
-        self.living.discard(path.name)
-        self.content.pop(path.name, None)
-
-    def names(self, folder: Path) -> list[str]:
-        """As in `Files`."""
-        return list(self.content)
 
 
 @dataclass
@@ -97,12 +51,36 @@ class Clock:
 
     now: float = 0.0
 
-    def __call__(self) -> float:
-        """What time it is."""
-        return self.now
 
-    def sleep(self, seconds: float) -> None:
-        """Nothing is seen late here."""
+@dataclass
+class Claims:
+    """Leases of a process on runs, in a folder that is a dictionary: by run, the holder and when it ended.
+
+    Living holders are never silent. One that ended is noticed when it was silent for as long as outside.
+    """
+
+    folder: dict[str, Claims]
+    clock: Clock
+    ended: float = float("inf")
+
+    def take(self, ids: Sequence[str], partly: bool = False) -> list[str]:
+        """As `Leases.take`, for one run."""
+        (id,) = ids
+        holder = self.folder.get(id, self)
+        if holder is not self and self.clock.now < holder.ended + PACE.patience:
+            return []
+        self.folder[id] = self
+        return [id]
+
+    def release(self, ids: Collection[str]) -> None:
+        """As `Leases.release`."""
+        for id in ids:
+            if self.folder.get(id) is self:
+                del self.folder[id]
+
+    def holders(self, ids: Collection[str]) -> list[str]:
+        """Nobody asks."""
+        return []
 
 
 class Outcome(NamedTuple):
@@ -127,17 +105,17 @@ class Slot:
 
     number: int
     lives: int = 0
-    leases: Leases | None = None
-    shared: Shared | None = None
-    task: Task | None = None
+    leases: Claims | None = None
+    queue: Queue | None = None
+    job: Job | None = None
     began: float = 0.0
 
 
 @dataclass
 class Cluster:
-    """Slots that drain the same tasks from one folder."""
+    """Slots that drain the same jobs from one folder."""
 
-    tasks: Sequence[Task]
+    jobs: Sequence[Job]
     costs: dict[RunSpec, float]
     slots: int
     chance: random.Random
@@ -152,7 +130,7 @@ class Cluster:
 
     def run(self) -> Outcome:
         """Until all is stored."""
-        self.shelf = Shelf(self.clock)
+        self.folder = dict[str, Claims]()
         self.events: list[tuple[float, int, str, Slot, int]] = []
         self.counted = self.preempted = self.twice = 0
         self.destroyed = 0.0
@@ -170,49 +148,42 @@ class Cluster:
 
     def _begin(self, slot: Slot) -> None:
         slot.lives += 1
-        process = Process(f"machine{slot.number}", f"{slot.number}.{slot.lives}", "pid:[1]", slot.lives, "1")
-        slot.leases = Leases(Path("results"), self.shelf, self.clock, self.clock.sleep, process, PACE)
-        left = [task for task in self.tasks if task.specs[0] not in self.stored]
-        slot.shared, slot.task = Shared(left, slot.leases, self._settled), None
+        slot.leases = Claims(self.folder, self.clock)
+        left = [job for job in self.jobs if job.specs[0] not in self.stored]
+        slot.queue, slot.job = Queue(left, slot.leases, self._find, lambda _: None), None
         if self.between < float("inf"):
             self._at(self.chance.expovariate(1 / self.between), "preempt", slot)
-        self._at(self.chance.uniform(0, PACE.look), "look", slot)
         self._take(slot)
 
-    def _settled(self, spec: RunSpec) -> Done | None:
+    def _find(self, _: Job, spec: RunSpec) -> Done | None:
         return Done(spec, "done", elsewhere=True) if spec in self.stored else None
 
     def _take(self, slot: Slot) -> None:
-        assert slot.shared is not None
-        slot.task, slot.began = slot.shared.take(), self.clock.now
-        if slot.task is not None:
-            (spec,) = slot.task.specs
+        assert slot.queue is not None
+        slot.job, slot.began = slot.queue.take(), self.clock.now
+        if slot.job is not None:
+            (spec,) = slot.job.specs
             self._at(self.costs[spec] - self.kept.get(spec, 0.0), "finish", slot)
-        elif slot.shared.waiting:
+        elif slot.queue.remaining:
             self._at(PACE.poll, "take", slot)
 
     def _finish(self, slot: Slot) -> None:
-        assert slot.task is not None and slot.shared is not None
-        (spec,) = slot.task.specs
+        assert slot.job is not None and slot.queue is not None
+        (spec,) = slot.job.specs
         self.twice += spec in self.stored
         self.stored.add(spec)
-        slot.shared.release(slot.task)
+        slot.queue.leases.release([spec.id])
         self._take(slot)
-
-    def _look(self, slot: Slot) -> None:
-        assert slot.leases is not None
-        slot.leases.look()
-        self._at(PACE.look, "look", slot)
 
     def _preempt(self, slot: Slot) -> None:
         assert slot.leases is not None
         self.preempted += 1
-        if slot.task is not None:
-            took, (spec,) = self.clock.now - slot.began, slot.task.specs
+        if slot.job is not None:
+            took, (spec,) = self.clock.now - slot.began, slot.job.specs
             kept = took - took % self.checkpoint if self.checkpoint < float("inf") else 0.0
             self.kept[spec] = self.kept.get(spec, 0.0) + kept
             self.destroyed += took - kept
-        self.shelf.living.discard(f"{slot.leases.token}.beat")
+        slot.leases.ended = self.clock.now
         slot.lives += 1
         self._at(RESTART, "begin", slot)
 
@@ -231,11 +202,11 @@ def simulated(
     `hours`: between two preemptions of a slot; 0: none. `checkpoint`: seconds between two; infinite: none. `ordered`:
     longest first, else as they stand.
     """
-    tasks = [Task((tiny_spec(number, "fedavg"),)) for number in range(len(costs))]
-    known = {task.specs[0]: cost for task, cost in zip(tasks, costs, strict=True)}
+    jobs = [Job((tiny_spec(number, "fedavg"),)) for number in range(len(costs))]
+    known = {job.specs[0]: cost for job, cost in zip(jobs, costs, strict=True)}
     if ordered:
-        tasks = longest_first(tasks, {spec.id: cost for spec, cost in known.items()})
-    return Cluster(tasks, known, slots, random.Random(seed), 3600 * hours or float("inf"), checkpoint).run()
+        jobs = longest_first(jobs, {spec.id: cost for spec, cost in known.items()})
+    return Cluster(jobs, known, slots, random.Random(seed), 3600 * hours or float("inf"), checkpoint).run()
 
 
 def read_costs() -> list[float]:
@@ -243,47 +214,12 @@ def read_costs() -> list[float]:
     return [seconds for _, _, seconds, runs in json.loads(COSTS.read_text())["runs"] for _ in range(runs)]
 
 
-def count_costs() -> None:
-    """Write what every run takes, by what was measured on this machine."""
-    from pflbench import names
-    from pflbench.running.estimate import seconds, timed_as
-    from pflbench.running.machine import processor, seconds_per_example
-    from pflbench.selection import Selection
-    from pflbench.suite.expand import parts
-    from pflbench.suite.load import load
-
-    speeds, seen, found = seconds_per_example(), set[RunSpec](), dict[str, list[object]]()
-    for suite in TABLES:
-        for table, _ in parts([load(suite)], Selection(suites=(suite,), profile="paper")):
-            for spec in (one for one in table.runs if one not in seen):
-                seen.add(spec)
-                if spec.group() in found:
-                    found[spec.group()][3] += 1  # type: ignore[operator]
-                    continue
-                where = names.place("methods", spec.method.name, table.locations.get(spec.id, {}))
-                kind = timed_as(spec)
-                alike = [speed for known, speed in speeds.items() if known.split()[:-1] == kind.split()[:-1]]
-                took = seconds(spec, where, {kind: max(alike)} | speeds if alike else speeds)  # of another batch
-                if took is None:
-                    sys.exit(f"Nothing tells what {spec.method.name} of {suite} takes: run `pflbench plan -s {suite}`.")
-                found[spec.group()] = [suite, spec.method.name, round(took, 1), 1]
-    lines = ",\n".join(json.dumps(one) for one in found.values())
-    COSTS.write_text(
-        f'{{"machine": {json.dumps(processor())}, "columns": ["suite", "method", "seconds", "runs"], "runs": [\n'
-        f"{lines}\n]}}\n"
-    )
-
-
 def main() -> int:
     """Print the ratios; 1 if one is above what is allowed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", action="store_true", help="write costs.json again")
     parser.add_argument("--hours", type=float, default=HOURS_BETWEEN, help="between two preemptions of a slot")
     parser.add_argument("--seeds", type=int, default=2, help="so many times, with other preemptions")
     options = parser.parse_args()
-    if options.count:
-        count_costs()
-        return 0
     costs = read_costs()
     print(
         f"{len(costs)} runs of {min(costs) / 60:.1f} min to {max(costs) / 3600:.1f} h, {sum(costs) / 3600:.0f} h in "

@@ -26,7 +26,7 @@ from pflbench.result import Metric, RunResult, Score
 from pflbench.selection import selection
 from pflbench.spec import RunSpec
 from pflbench.stages import canonical, of_run
-from pflbench.store import Store, Stored, runfile, schema
+from pflbench.store import Store, runfile
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
 
@@ -42,7 +42,7 @@ CURVE, CURVED = 10, 5
 
 def make(store: Store, number: int) -> int:
     """Fill a store with so many packed runs of these suites; how many there are in the end."""
-    made: dict[str, dict[str, RunResult]] = {}
+    made: dict[str, list[RunResult]] = {}
     ids: set[str] = set()
     for name in SUITES:
         table = expand(load(name), selection(suites=[name]))
@@ -53,13 +53,10 @@ def make(store: Store, number: int) -> int:
                 # The first suite ends last, so it is the one that a bare report shows.
                 finished = f"{2040 - SUITES.index(name)}-01-01T00:00:00.000+00:00"
                 about = {"data_hash": run.dataset.name, "asked": asked, "finished": finished}
-                made.setdefault(run.setting(), {})[run.id] = invented(run, {**about, "wall_seconds": 100.0})
+                made.setdefault(run.setting(), []).append(invented(run, {**about, "wall_seconds": 100.0}))
                 ids.add(run.id)
     for runs in made.values():
-        listed = [
-            Stored(one.spec, one.provenance, None, store.path(id), len(schema.rows(one))) for id, one in runs.items()
-        ]
-        runfile.write_pack(store.packs.folder, listed, runs.__getitem__)
+        runfile.write_pack(store.packs, runs)
     return len(ids)
 
 
@@ -171,9 +168,9 @@ def main() -> None:
         store = Store(options.results or Path(temporary) / "results")
         number = len(store.list()) or make(store, options.runs)
         runs = store.list()
-        size = sum(path.stat().st_size for path in store.packs.folder.glob("*.parquet"))
+        size = sum(path.stat().st_size for path in store.packs.glob("*.parquet"))
         rows = sum(run.rows for run in runs)
-        print(f"{number} runs in {len(store.packs.all())} packs: {rows:,} rows, {size / 1e6:.0f} MB")
+        print(f"{number} runs in {len(store.indexed(store.packs))} packs: {rows:,} rows, {size / 1e6:.0f} MB")
         print("| format | processor time, s | peak memory, MB | written, MB |\n|---|---|---|---|")
         for format in options.formats.split(","):
             output = Path(temporary) / f"report.{format}"

@@ -52,8 +52,9 @@ def merged(base: Any, over: Any) -> Any:
 def suite_file(path: Path) -> dict[str, Any]:
     """A suite file with what it extends; its columns by their ids."""
     own = tomllib.loads(path.read_text())
-    rows = {row["id"]: row for row in own.pop("row", [])}
-    columns = {column["id"]: column for column in own.pop("column", [])}
+    listed = {kind: own.get("suite", {}).pop(f"{kind}s", []) for kind in ("row", "column")}
+    rows = {id: {"like": id} for id in listed["row"]} | {row["id"]: row for row in own.pop("row", [])}
+    columns = {id: {"like": id} for id in listed["column"]} | {column["id"]: column for column in own.pop("column", [])}
     if "extends" not in own.get("suite", {}):
         base: dict[str, Any] = {"column": {}, "row": {}}
     else:

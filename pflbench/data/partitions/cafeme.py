@@ -26,7 +26,9 @@ class Shards:
         """See `Partition`. Uses one draw, `RandomState(seed).permutation(shards)`."""
         check_clients(len(labels), clients)
         if self.shards < clients or self.shards % clients:
-            raise UsageError(f"{self.shards} shards cannot be dealt evenly to {clients} clients: use a multiple of it.")
+            raise UsageError(
+                f"{self.shards} shards cannot be dealt evenly to {clients} clients: use a multiple of {clients}."
+            )
         if self.shards > len(labels):
             raise UsageError(f"{len(labels)} rows cannot be cut into {self.shards} shards.")
         size = len(labels) // self.shards
@@ -125,8 +127,8 @@ class Kinds:
         if kind is None:
             raise UsageError("The partition 'kinds' needs a dataset whose samples have kinds, such as rmnist.")
         kinds = np.unique(kind)
-        if clients % len(kinds):
-            raise UsageError(f"{clients} clients cannot share {len(kinds)} kinds evenly: use a multiple of it.")
+        if clients % (number := len(kinds)):
+            raise UsageError(f"{clients} clients cannot share {number} kinds evenly: use a multiple of {number}.")
         each = clients // len(kinds)
         order = shuffled(len(labels), seed)
         owned = [part for k in kinds for part in np.array_split(order[kind[order] == k], each)]

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from pflbench.errors import unknown
 from pflbench.report.cells import read_seeds
 from pflbench.report.extra_rows import EXTRA
 from pflbench.report.facts import Fact, facts
@@ -28,23 +27,14 @@ from pflbench.report.figures.parts import (
 from pflbench.report.reading import EVERYBODY, Floats, Rounds, Shelf, by_client
 from pflbench.suite.cells import Expansion
 
-KINDS = {"sorted": "clients, from the worst (%)", "violins": ""}
-"""Kinds of distributions, each with the name of its x axis."""
 _READING = "Accuracy of each client after the last scored round, or its mean over the rounds that the table reads."
 
 
-def distributions(table: Expansion, shelf: Shelf, kind: str = "sorted") -> Drawing:
-    """Distribution of accuracy over clients: a panel for each column and stage, a curve or violin for each row.
+def distributions(table: Expansion, shelf: Shelf) -> Drawing:
+    """Distribution of accuracy over clients: a panel for each column and stage, a curve for each row.
 
-    `kind`: "sorted", the accuracies of all seeds' clients from the least to the most, over their share; or "violins",
-    their densities.
-
-    Raises:
-        UsageError: Another kind.
+    A curve has the accuracies of all seeds' clients from the least to the most, over their share.
     """
-    if kind not in KINDS:
-        raise unknown("kind of distribution", kind, KINDS)
-
     panels, remarks = list[Panel](), remarks_of()
     pooled: list[tuple[int, int]] = []  # the numbers of clients and of seeds behind each curve
     heads = in_panels(table)
@@ -57,8 +47,7 @@ def distributions(table: Expansion, shelf: Shelf, kind: str = "sorted") -> Drawi
                 pooled.append((len(values), len(clients)))
             elif any(shelf.read(run) for run in cell.runs):
                 remarks["on test"].append(("", title, where))
-        shown = (_sorted(found), ()) if kind == "sorted" else (_violins(found), tuple(found))
-        panels.append(Panel(where, *shown))
+        panels.append(Panel(where, _sorted(found)))
     on_test = {"on test": Fact("left out", "Left out, as one score on the whole test set is no client's")}
     of_suite = replace(table, rows=tuple(row for row in table.rows if not row.id.startswith(EXTRA)))
     _, seeds = not_done(of_suite, table.heads, shelf)
@@ -76,7 +65,7 @@ def distributions(table: Expansion, shelf: Shelf, kind: str = "sorted") -> Drawi
             table.suite,
             f"{table.heading}: accuracy of each client",
             table.profile,
-            KINDS[kind],
+            "clients, from the worst (%)",
             "accuracy (%)",
             several,
         ),
@@ -108,10 +97,3 @@ def _sorted(found: Mapping[str, Floats]) -> tuple[Series, ...]:
         points = tuple(Point(float(x), float(y)) for x, y in zip(shares, values, strict=True))
         series.append(Series(title, "line", points, row=title))
     return tuple(series)
-
-
-def _violins(found: Mapping[str, Floats]) -> tuple[Series, ...]:
-    return tuple(
-        Series(title, "violin", tuple(Point(float(place), float(y)) for y in values), row=title)
-        for place, (title, values) in enumerate(found.items())
-    )

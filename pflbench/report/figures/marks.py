@@ -103,8 +103,6 @@ def _add(ax: Axes, series: Series, look: Look, hues: Sequence[float]) -> None:
         ax.axvline(series.points[0].x, color=look.color, linestyle="--", label=series.label)
     elif series.mark == "bars":
         _bars(ax, series, look)
-    elif series.mark == "violin":
-        _violin(ax, series, look)
     elif series.mark == "printed":
         _printed(ax, series, look)
     else:
@@ -139,17 +137,6 @@ def _points(ax: Axes, series: Series, look: Look) -> None:
         if any(around):
             low, high = ([b + side * s for b, s in zip(y, around, strict=True)] for side in (-1, 1))
             ax.fill_between(x, low, high, color=look.color, alpha=0.2, linewidth=0)
-
-
-def _violin(ax: Axes, series: Series, look: Look) -> None:
-    """The density of values, and within it their quartiles as a bar and their median as a dot."""
-    (x, *_), values, _ = _numbers(series)
-    made = ax.violinplot([values], [x], widths=0.85, showextrema=False)
-    for body in made["bodies"]:  # type: ignore[attr-defined]
-        body.set(facecolor=look.color, alpha=0.45, linewidth=0)
-    low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
-    ax.vlines(x, low, high, color="0.2", linewidth=2.2)
-    ax.plot([x], [middle], marker="o", markersize=3, markerfacecolor="white", color="0.2", markeredgewidth=0.6)
 
 
 def _stack(ax: Axes, stacked: Sequence[Series]) -> None:

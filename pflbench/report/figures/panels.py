@@ -10,7 +10,7 @@ from pflbench.output import plain
 from pflbench.report.facts import Fact
 from pflbench.report.text import in_csv
 
-Mark = Literal["points", "line", "bars", "spike", "cloud", "printed", "stacked", "violin", "mean"]
+Mark = Literal["points", "line", "bars", "spike", "cloud", "printed", "stacked", "mean"]
 
 PRINTED = "the paper"
 """The label of what the paper printed."""
@@ -30,8 +30,8 @@ class Series:
     """Points with a common label.
 
     `width` is that of bars. The mark "spike" is a density of values that are all the same: a line at `x`; "printed" are
-    the paper's numbers; "stacked" are bars that stand on those of the series before; a "violin" is the density of its
-    points' values; "mean" is points with spreads and no line.
+    the paper's numbers; "stacked" are bars that stand on those of the series before; "mean" is points with spreads and
+    no line.
     `like`: the label of the series whose color it has. `row`: title of the row that it shows. `hues`: for a cloud, the
     number that each point's color stands for. `numbers`: further numbers, by name.
     """

@@ -178,7 +178,7 @@ def sheet_data(sheet: Sheet, pool: Embedded) -> dict[str, Any]:
         "title": wide.title,
         "options": discreet(sheet.options),
         "folder": sheet.folder,
-        "run": discreet(command("run", sheet.part.but(columns=None, methods=None).options)),
+        "run": discreet(command("run", sheet.part.but(columns=None, methods=None, like=None).options)),
         "rows": _rows(wide),
         "columns": [[key, head.name, _one(columns=[head.column.id])] for key, head in heads],
         "readings": _readings(sheet, pool),
@@ -357,7 +357,7 @@ def _behind(sheet: Sheet, filled: Filled, of: tuple[str, str], place: GridCell, 
         found["own"] = discreet(_own(cell))
     if (told := sheet.told.get(of)) is not None:
         found["given"] = pool.add(tuple(pool.add(tuple(map(discreet, one))) for one in told.given))
-        found["departs"] = pool.add(tuple(pool.add((d.what, d.told, d.source)) for d in told.departures))
+        found["departs"] = pool.add(tuple(pool.add((d.what, d.sentences, d.source)) for d in told.departures))
     return found
 
 

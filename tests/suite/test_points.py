@@ -1,4 +1,4 @@
-"""Successive halving, several seeds, written points and the fine-tuning rate in the search of a suite."""
+"""Several seeds, written points and the fine-tuning rate in the search of a suite."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from pflbench.errors import UsageError
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
-from pflbench.suite.schema import parse_halving
 from pflbench.suite.tuning import judged_by, searches, tuned_rows
 
 from .samples import raw, write
@@ -19,62 +18,42 @@ POINTS = [{"lr": 0.1, "finetune": {"lr": 0.5}}, {"lr": 0.1, "finetune": {"lr": 0
 
 
 def fair(**keys: Any) -> dict[str, Any]:
-    tune = {"seeds": [41, 42], "columns": ["a"], "halving": "3@1,1@2", "points": {"fedavg-ft": POINTS}}
+    tune = {"columns": ["a"], "points": {"fedavg-ft": POINTS}}
     return raw() | {"tune": tune | {"grid": {"fedavg": {"lr": [1.0, 2.0]}}} | keys}
 
 
-def test_rungs_as_text() -> None:
-    rungs = parse_halving(" 12@3, 4@10 ")
-    assert [(rung.trials, rung.rounds) for rung in rungs] == [(12, 3), (4, 10)]
-    assert parse_halving(",".join(f"{trials}@{rounds}" for trials, rounds in rungs)) == rungs
-    for wrong in ("", "12", "12@0", "4@3,4@10", "12@3,4@3", "12@10,4@3", "12@3;4@10"):
-        with pytest.raises(UsageError, match="rung"):
-            parse_halving(wrong)
-
-
-def test_a_trial_has_runs_for_each_rung_and_seed(tmp_path: Path) -> None:
+def test_a_trial_has_a_run_for_each_seed(tmp_path: Path) -> None:
     suite = load(write(tmp_path / "fair.toml", fair()))
-    (search,) = searches(suite, "fedavg-ft")
-    assert (search.listed, search.apart, search.reading.stage) == (True, True, "finetuned")
+    (search,) = searches(suite, "fedavg-ft", seeds=[41, 42])
+    assert search.reading.stage == "finetuned"
     assert search.grid == {"lr": [0.1, 0.2], "finetune.lr": [0.5, 0.05]}
     assert [dict(trial.values) for trial in search.trials] == [
         {"lr": 0.1, "finetune.lr": 0.5}, {"lr": 0.1, "finetune.lr": 0.05}, {"lr": 0.2, "finetune.lr": 0.5},
     ]  # fmt: skip
     for trial in search.trials:
-        assert [[(run.seed, run.rounds, run.validation) for run in rung] for rung in trial.rungs] == [
-            [(41, rounds, 0.1), (42, rounds, 0.1)] for rounds in (1, 2)
-        ]
+        assert [(run.seed, run.validation) for run in trial.runs] == [(41, 0.1), (42, 0.1)]
         sets = [f"fedavg.lr={trial.values['lr']}", f"finetune.lr={trial.values['finetune.lr']}"]
-        runs = expand(suite, rows=["fedavg-ft"], columns=["a"], seeds=[41, 42], rounds=2, overrides=sets).runs
-        assert trial.rungs[1] == tuple(run.model_copy(update={"validation": 0.1}) for run in runs)
+        runs = expand(suite, rows=["fedavg-ft"], columns=["a"], seeds=[41, 42], overrides=sets).runs
+        assert trial.runs == tuple(run.model_copy(update={"validation": 0.1}) for run in runs)
         assert runs[0].scoring.finetune and runs[0].scoring.finetune.lr == trial.values["finetune.lr"]
-
-
-def test_a_rung_has_no_more_rounds_than_the_table(tmp_path: Path) -> None:
-    suite = load(write(tmp_path / "fair.toml", fair()))
-    (search,) = searches(suite, "fedavg-ft", profile="smoke")
-    assert [rung[0].rounds for rung in search.trials[0].rungs] == [1, 1]
 
 
 def test_the_command_line_has_the_last_word(tmp_path: Path) -> None:
     suite = load(write(tmp_path / "fair.toml", fair()))
-    (plain,) = searches(suite, "fedavg", seed=9, grid=["finetune.lr=0.1,0.2"])
-    assert [[[r.seed for r in rung] for rung in t.rungs] for t in plain.trials] == [[[9]], [[9]]]
-    assert plain.trials[0].run.rounds == 3 and not plain.rungs, "a typed grid is not halved"
+    (plain,) = searches(suite, "fedavg", seeds=[9], grid=["finetune.lr=0.1,0.2"])
+    assert [[run.seed for run in trial.runs] for trial in plain.trials] == [[9], [9]]
+    assert plain.trials[0].run.rounds == 3
     assert plain.trials[1].values == {"finetune.lr": 0.2}
     (several,) = searches(suite, "fedavg", seeds=[7, 8])
-    assert [run.seed for run in several.trials[0].rungs[1]] == [7, 8]
+    assert [run.seed for run in several.trials[0].runs] == [7, 8]
     (left,) = searches(suite, "fedavg-ft", overrides=["finetune.lr=0.3"])
     assert [dict(trial.values) for trial in left.trials] == [{"lr": 0.1}, {"lr": 0.2}]
-    few = load(write(tmp_path / "few.toml", fair(halving="2@1")))
-    with pytest.raises(UsageError, match="There are 3 trials, and halving begins with 2"):
-        searches(few, "fedavg-ft")
 
 
 def test_the_rows_that_a_suite_tunes(tmp_path: Path) -> None:
     assert tuned_rows(load(write(tmp_path / "fair.toml", fair()))) == ["fedavg", "fedavg-ft"]
     with pytest.raises(UsageError, match="Which method"):
-        tuned_rows(load(write(tmp_path / "plain.toml", fair(halving=None) | {"tune": {"columns": ["a"]}})))
+        tuned_rows(load(write(tmp_path / "plain.toml", fair() | {"tune": {"columns": ["a"]}})))
 
 
 def test_a_row_that_says_its_stage_is_judged_by_it() -> None:
@@ -100,17 +79,14 @@ def test_fine_tuning_by_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"halving": "12"}, "tune.halving: '12' is no list of rungs"),
-        ({"seed": 4}, "tune.seeds: there is a seed already"),
-        ({"points": {"fedavg": POINTS}}, "tune.points.fedavg: there is a grid of it already"),
+        ({"halving": "12@3"}, "tune.halving: Unknown key"),
         (
             {"points": {"cafeme": [{"steps": 1}, {"order": "first"}]}},
             "tune.points.cafeme[1]: other keys than the first",
         ),
-        ({"points": {"cafeme": [{"steps": 1}, {"steps": 1}]}}, "tune.points.cafeme[1]: a point is there twice"),
-        ({"points": {"cafeme": [{"step": 1}, {"step": 2}]}}, "tune.points.cafeme[0].step: Unknown hyperparameter"),
+        ({"points": {"cafeme": [{"step": 1}, {"step": 2}]}}, "tune.points.cafeme: Unknown hyperparameter"),
         ({"points": {"cafme": [{"steps": 1}, {"steps": 2}]}}, "tune.points: Unknown method 'cafme'"),
-        ({"grid": {"fedavg": {"finetune": {"rate": [1.0]}}}}, "tune.grid.fedavg.finetune.rate: Unknown option"),
+        ({"grid": {"fedavg": {"finetune": {"rate": [1.0]}}}}, "tune.grid.fedavg: Unknown option"),
     ],
 )
 def test_mistakes_in_the_file(tmp_path: Path, change: dict[str, Any], expected: str) -> None:
