@@ -52,11 +52,6 @@ class Job:
         return f"{first.method.name} on {first.dataset.name}, seed {seeds}"
 
     @property
-    def method(self) -> str:
-        """Reference of the code of the runs' method."""
-        return names.place("methods", self.specs[0].method.name, self.code)
-
-    @property
     def user_code(self) -> dict[names.Kind, str]:
         """References of the user-supplied method, dataset, partition and network."""
         references = {kind: names.place(kind, name, self.code) for kind, name, _ in build.parts_of(self.specs[0])}
