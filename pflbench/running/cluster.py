@@ -41,13 +41,13 @@ def train(work: Sequence[Job], execution: Execution, on_event: OnEvent) -> tuple
             return not running
 
         try:
-            dones = jobs.watch(work, execution, on_event, where, is_over, PAUSE)
+            dones, remaining = jobs.watch(work, execution, on_event, where, is_over, PAUSE)
         except KeyboardInterrupt:
             for task in tasks:
                 ray.cancel(task, force=True)
             raise
         ray.wait(tasks, num_returns=len(tasks), timeout=10)  # they give their leases back
-        remaining = 0 if stopping.end_requested() else sum(len(job.specs) for job in work) - len(dones)
+        remaining = 0 if stopping.end_requested() else remaining
         return dones, jobs.problems(remaining, "Ray task", _complaints(ray, tasks) if remaining else ())
     finally:
         if is_ours:

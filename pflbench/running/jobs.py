@@ -78,10 +78,13 @@ def say(event: Event) -> None:
 
 def watch(
     jobs: Sequence[Job], execution: Execution, on_event: OnEvent, where: str, is_over: Callable[[], bool], pause: float
-) -> list[Done]:
+) -> tuple[list[Done], int]:
     """Report the runs that a cluster's jobs finish, until all are finished or these jobs have ended.
 
     `where`: the cluster's jobs, in words; `pause`: seconds between two looks at the results folder.
+
+    Returns:
+        What is finished, and the number of runs without a result.
     """
     outcomes, dones = Outcomes(execution), list[Done]()
     on_event(Training(jobs, where))
@@ -97,7 +100,7 @@ def watch(
             break
         if remaining:
             time.sleep(pause)
-    return dones
+    return dones, len(remaining)
 
 
 def problems(number: int, name: str, complaints: Iterable[str]) -> list[str]:
