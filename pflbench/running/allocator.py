@@ -95,22 +95,6 @@ def in_use() -> int:
     return _status("VmRSS")
 
 
-def peak(device: torch.device) -> int:
-    """The largest number of bytes in use since `reset_peak`; 0 where the system does not say it."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    return _status("VmHWM")
-
-
-def reset_peak(device: torch.device) -> None:
-    """Start measuring `peak` again, where the system allows it."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-    else:
-        with contextlib.suppress(OSError):
-            Path("/proc/self/clear_refs").write_text("5")
-
-
 def _status(field: str) -> int:
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():

@@ -22,7 +22,7 @@ from pflbench.errors import PflbenchError, StoreError, one_line
 from pflbench.result import RunResult
 from pflbench.running import build, checkpoint, provenance
 from pflbench.running.again import difference_text, means, often_enough
-from pflbench.running.allocator import limited, peak, reset_peak, tidy
+from pflbench.running.allocator import limited, tidy
 from pflbench.running.execution import Execution, choose_device
 from pflbench.running.follow import Follower
 from pflbench.running.models import Models
@@ -137,7 +137,8 @@ def _train(job: Job, execution: Execution, on_round: OnRound | None, lanes: Lane
     tidy()
     method, network = build.method(job.specs[0], job.code), build.network(job.specs[0], job.code)
     sources = _sources(job)  # now: the file may be edited or gone before this ends
-    reset_peak(device)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
     path = checkpoint.path_of(execution.results, job.specs)
     conditions = checkpoint.conditions(job.specs, execution, federations[0].hash)
     earlier = checkpoint.read(path, conditions)
@@ -214,9 +215,8 @@ def _record(
     """Provenance and costs of each run of the job, and the way it was computed.
 
     `client_seconds`: of the wall seconds, those spent training and scoring clients. `padding`: rows computed over
-    rows requested. `peak_memory` is in bytes of this process on the host, `peak_device_memory` on a GPU. `resumed`:
-    number of times that a stopped run went on from its checkpoint; `seconds` of all runs are added up, but for those
-    after a checkpoint that were lost.
+    rows requested. `peak_device_memory`: in bytes of a GPU. `resumed`: number of times that a stopped run went on from
+    its checkpoint; `seconds` of all runs are added up, but for those after a checkpoint that were lost.
     """
     number, device = len(job.specs), torch.device(execution.device)
     clients = simulation.clients if simulation else None
@@ -226,12 +226,10 @@ def _record(
         "seeds_together": ",".join(str(spec.seed) for spec in job.specs),
         "wall_seconds": round(seconds / number, 3),
         "client_seconds": round(clients.seconds / number if clients else 0.0, 3),
-        "rounds_per_second": round((simulation.rounds if simulation else 0) * number / seconds, 4),
         "padding": round(clients.padding if clients else 1.0, 4),
         "deterministic": execution.deterministic,
         "evaluate_every": execution.evaluate_every,
-        "peak_memory": peak(torch.device("cpu")),
-        "peak_device_memory": peak(device) if device.type == "cuda" else None,
+        "peak_device_memory": torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
         **({"resumed": resumed} if resumed else {}),
         **({"unchecked": True} if execution.unchecked and "methods" in job.user_code else {}),
     }

@@ -159,7 +159,9 @@ def train(work: Sequence[Job], execution: Execution, on_event: OnEvent) -> tuple
     if not execution.wait:
         return [], []
     try:
-        dones, remaining = jobs.watch(work, execution, on_event, f"{number}, {array.name}", lambda: array.is_over, PAUSE)
+        dones, remaining = jobs.watch(
+            work, execution, on_event, f"{number}, {array.name}", lambda: array.is_over, PAUSE
+        )
     except KeyboardInterrupt:
         on_event(Notice(f"The jobs go on; `scancel {array.name}` ends them."))
         raise
