@@ -84,8 +84,7 @@ class Done:
 
     def __str__(self) -> str:
         outcome = self.headline or self.message
-        name = f"{self.spec.method.name} on {self.spec.dataset.name}, seed {self.spec.seed}"
-        return f"{name}: {self.status}{f', {outcome}' if outcome else ''}"
+        return f"{Job((self.spec,))}: {self.status}{f', {outcome}' if outcome else ''}"
 
 
 OnRound = Callable[[int], None]
