@@ -147,6 +147,8 @@ def _train(job: Job, execution: Execution, on_round: OnRound | None, lanes: Lane
     write_due = checkpoint.writer(path, execution, conditions, earlier)
 
     def after_round(simulation: Simulation) -> None:
+        if on_round:
+            on_round(simulation.rounds)
         if follower:
             follower(simulation)
         write_due(simulation)
@@ -157,7 +159,6 @@ def _train(job: Job, execution: Execution, on_round: OnRound | None, lanes: Lane
         device=device,
         lanes=lanes,
         evaluate_every=execution.evaluate_every,
-        on_round=on_round,
         after_round=after_round,
         on_model=models,
     )
@@ -262,7 +263,7 @@ def _store(result: RunResult, execution: Execution, detail: str, write_models: C
                 message = f"The remade scores differ {difference}. {kept}"
                 return replace(done, status="failed", message=message, headline="")
             if write_models is None and often_enough(stored.provenance, spec, execution.evaluate_every):
-                return replace(done, elsewhere=True, seconds=0.0)
+                return replace(done, elsewhere=True)
         store.write(result)
         if result.failure is None:
             (write_models or partial(stored_models.remove, store.root, [spec.id]))()
