@@ -92,7 +92,7 @@ def writer(
 
     def write_due(simulation: Simulation) -> None:
         nonlocal last, has_failed
-        rounds, now, is_stopped = simulation.rounds, time.monotonic(), stopping.end_requested()
+        rounds, now, is_stopped = simulation.rounds, time.monotonic(), bool(stopping.heard())
         if execution.keep_models and rounds == simulation.runs[0].spec.rounds:
             return
         if is_stopped or (every and every.over(rounds - last[0], now - last[1])):

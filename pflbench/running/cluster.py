@@ -13,6 +13,7 @@ from pflbench.running import jobs, local, stopping
 from pflbench.running.events import OnEvent
 from pflbench.running.execution import Execution
 from pflbench.running.job import Done, Job
+from pflbench.store.files import error_text
 from pflbench.units import count
 
 PAUSE = 1.0
@@ -36,7 +37,7 @@ def train(work: Sequence[Job], execution: Execution, on_event: OnEvent) -> tuple
 
         def is_over() -> bool:
             _, running = ray.wait(tasks, num_returns=len(tasks), timeout=0)
-            for task in running if stopping.end_requested() else ():
+            for task in running if stopping.heard() else ():
                 ray.cancel(task, force=False)
             return not running
 
@@ -47,7 +48,7 @@ def train(work: Sequence[Job], execution: Execution, on_event: OnEvent) -> tuple
                 ray.cancel(task, force=True)
             raise
         ray.wait(tasks, num_returns=len(tasks), timeout=10)  # they give their leases back
-        remaining = 0 if stopping.end_requested() else remaining
+        remaining = 0 if stopping.heard() else remaining
         return dones, jobs.problems(remaining, "Ray task", _complaints(ray, tasks) if remaining else ())
     finally:
         if is_ours:
@@ -62,14 +63,10 @@ def _submit(ray: Any, work: Sequence[Job], execution: Execution) -> tuple[list[A
     if not room and (execution.slots is None or execution.ray_address is None):
         raise UsageError(f"--executor ray: no node has room for a task with {each}.")
     number = min(execution.slots or room, len(work))
-    task = ray.remote(_drain).options(num_cpus=0 if gpus else cores, num_gpus=gpus or 0)
+    task = ray.remote(jobs.drain).options(num_cpus=0 if gpus else cores, num_gpus=gpus or 0)
     text = jobs.job_text(work, execution, wait=True)
-    return [task.remote(text) for _ in range(number)], f"{count(number, 'task')} of Ray, each with {each}"
-
-
-def _drain(text: str) -> None:
-    """Task of Ray. It is canceled by SIGINT."""
-    jobs.drain(text, signal.SIGINT)
+    tasks = [task.remote(text, signal.SIGINT) for _ in range(number)]  # the signal by which Ray cancels them
+    return tasks, f"{count(number, 'task')} of Ray, each with {each}"
 
 
 def _complaints(ray: Any, tasks: Sequence[Any]) -> Iterable[str]:
@@ -96,7 +93,7 @@ def _connected(execution: Execution) -> tuple[Any, bool]:
     if ray.is_initialized():  # in a notebook
         return ray, False
     _check_address(address)
-    settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "error", "configure_logging": True}
+    settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
     if address is None:
         settings |= {"include_dashboard": False, "num_cpus": max(local.cores(), execution.jobs or 1)}
     handler = signal.getsignal(signal.SIGTERM)
@@ -122,5 +119,4 @@ def _check_address(address: str | None) -> None:
     try:
         socket.create_connection((host, int(port)), timeout=10).close()
     except OSError as error:
-        why = error.strerror or str(error)
-        raise UsageError(f"--executor ray: there is no Ray cluster at {address!r}: {why}.") from error
+        raise UsageError(f"--executor ray: there is no Ray cluster at {address!r}: {error_text(error)}.") from error

@@ -162,7 +162,7 @@ class _Parent:
             done = Done(one.specs[0], "error", reason)
             if done.spec.id in self.unreported and self.outcomes.conclude(one, done):
                 self._report(done)
-        if stopping.end_requested():
+        if stopping.heard():
             return
         if job is not None:
             self.workers.append(self._start(worker.slot))

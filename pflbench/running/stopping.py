@@ -50,11 +50,6 @@ def heard() -> int:
     return 0 if _flag is None else int(_flag.value)
 
 
-def end_requested() -> bool:
-    """True if an end was requested."""
-    return _flag is not None and bool(_flag.value)
-
-
 def signals() -> tuple[signal.Signals, ...]:
     """Signals that this process takes as requests. Worker processes, which may get them too, ignore them."""
     return _signals if _flag is not None else ()

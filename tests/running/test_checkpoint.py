@@ -69,7 +69,7 @@ def stop(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             return True
         return False
 
-    monkeypatch.setattr(stopping, "end_requested", requested)
+    monkeypatch.setattr(stopping, "heard", requested)
     return left
 
 
