@@ -23,10 +23,8 @@ def tune_allocator() -> bool:
 
     All threads share one heap: else each keeps as much as it ever needed, and other threads have no use of it.
     """
-    if not sys.platform.startswith("linux"):
-        return False
     with contextlib.suppress(OSError, AttributeError):
-        libc = ctypes.CDLL("libc.so.6")
+        libc = ctypes.CDLL("libc.so.6")  # which only Linux has
         # Blocks below 1 GiB are reused. At most 2 GiB, the largest int, may lie free at the end of the heap.
         is_set = bool(libc.mallopt(_MMAP_THRESHOLD, 1 << 30)) and bool(libc.mallopt(_TRIM_THRESHOLD, (1 << 31) - 1))
         if is_set:

@@ -15,8 +15,8 @@ from typing import Any
 
 _flag: Any = None
 """A shared byte, which holds what asked for an end; None where nobody listens."""
-_signals: tuple[signal.Signals, ...] = (signal.SIGTERM,)
-"""Signals that ask for an end."""
+_signals: tuple[signal.Signals, ...] = ()
+"""Signals that this process takes as requests."""
 
 
 @contextlib.contextmanager
@@ -36,7 +36,7 @@ def heeding(*signals: signal.Signals) -> Iterator[None]:
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
-        _flag, _signals = None, (signal.SIGTERM,)
+        _flag, _signals = None, ()
 
 
 def request(number: int) -> None:
@@ -52,7 +52,7 @@ def heard() -> int:
 
 def signals() -> tuple[signal.Signals, ...]:
     """Signals that this process takes as requests. Worker processes, which may get them too, ignore them."""
-    return _signals if _flag is not None else ()
+    return _signals
 
 
 def flag() -> Any:
