@@ -99,7 +99,7 @@ def _connected(execution: Execution) -> Any:
     except Exception as error:  # whatever Ray says
         where = f"there is no Ray cluster at {address!r}" if address else "Ray does not start"
         raise UsageError(f"--executor ray: {where}: {(str(error).strip() or repr(error)).splitlines()[0]}") from error
-    if stopping.flag() is not None:  # Ray took it for itself
+    if stopping.flag is not None:  # Ray took it for itself
         signal.signal(signal.SIGTERM, handler)
     listens = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
     if address is None and listens not in LOCALHOST:
