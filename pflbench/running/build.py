@@ -54,15 +54,6 @@ _latest: dict[Hashable, Source] = {}
 """The last pool that was loaded, by what it was loaded for."""
 
 
-def _source(canonical: str, places: tuple[tuple[str, str], ...], root: Path, seed: int) -> Source:
-    """A dataset's pool. The one before is let go first: a worker never holds two."""
-    key = (canonical, places, root, seed)
-    if key not in _latest:
-        _latest.clear()
-        _latest[key] = dataset(Named.model_validate_json(canonical), dict(places)).load(root, seed)
-    return _latest[key]
-
-
 def federation(spec: RunSpec, root: Path, places: names.Places = NOWHERE) -> Federation:
     """The federation of one run; the last pool loaded is kept, as neighboring runs often share it.
 
@@ -74,7 +65,11 @@ def federation(spec: RunSpec, root: Path, places: names.Places = NOWHERE) -> Fed
     data, division = dataset(spec.dataset, places), partition(spec.partition, places)
     seed = spec.seed if getattr(data, "seeded", True) else 0
     paths = tuple((key, path) for key, path in sorted(places.items()) if key.startswith("datasets"))
-    source = _source(spec.dataset.model_dump_json(), paths, root, seed)
+    key = spec.dataset.model_dump_json(), paths, root, seed
+    if key not in _latest:
+        _latest.clear()  # first: a worker never holds two pools
+        _latest[key] = data.load(root, seed)
+    source = _latest[key]
     if spec.dataset.version is not None:
         check_source(source, data, spec.dataset.name)
     if content.has_content(data, spec.dataset):
