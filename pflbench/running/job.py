@@ -91,7 +91,7 @@ OnRound = Callable[[int], None]
 Lanes = Callable[[], int]
 
 
-def run_job(job: Job, execution: Execution, on_round: OnRound | None = None, lanes: Lanes = one_lane) -> list[Done]:
+def run_job(job: Job, execution: Execution, on_round: OnRound = lambda _: None, lanes: Lanes = one_lane) -> list[Done]:
     """Train and score the runs of a job and store their results. Raises nothing for what a run does wrong.
 
     If several seeds cannot run as one stack, for one seed's partition or for want of memory, they run one by one.
@@ -123,7 +123,7 @@ def run_job(job: Job, execution: Execution, on_round: OnRound | None = None, lan
     return [done for spec in job.specs for done in run_job(job.of([spec]), execution, on_round, lanes)]
 
 
-def _train(job: Job, execution: Execution, on_round: OnRound | None, lanes: Lanes) -> list[Done]:
+def _train(job: Job, execution: Execution, on_round: OnRound, lanes: Lanes) -> list[Done]:
     """Build, train, score and store.
 
     Raises what building raises, what several runs together raise, `PflbenchError`, and want of memory.
@@ -136,19 +136,15 @@ def _train(job: Job, execution: Execution, on_round: OnRound | None, lanes: Lane
     tidy()
     method, network = build.method(job.specs[0], job.code), build.network(job.specs[0], job.code)
     sources = _sources(job)  # now: the file may be edited or gone before this ends
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
     path = checkpoint.path_of(execution.results, job.specs)
     conditions = checkpoint.conditions(job.specs, execution, federations[0].hash)
     earlier = checkpoint.read(path, conditions)
-    if on_round:
-        on_round(earlier.rounds)
+    on_round(earlier.rounds)
     follower = Follower(str(execution.follow), job.requests) if execution.follow else None
     write_due = checkpoint.writer(path, execution, conditions, earlier)
 
     def after_round(simulation: Simulation) -> None:
-        if on_round:
-            on_round(simulation.rounds)
+        on_round(simulation.rounds)
         if follower:
             follower(simulation)
         write_due(simulation)
@@ -190,6 +186,7 @@ def _prepare(execution: Execution, precision: Precision) -> None:
     torch.set_num_threads(1)  # cores are for runs and for clients
     if execution.device.startswith("cuda"):
         torch.cuda.set_device(execution.device)  # where graphs are captured
+        torch.cuda.reset_peak_memory_stats(execution.device)
     # fp32 means fp32: TF32 convolutions, PyTorch's default on recent GPUs, ruin Per-FedAvg's finite differences.
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     if execution.deterministic:
