@@ -56,8 +56,6 @@ class Setup:
     graphs: bool | None = None
     stack: str | None = None
     evaluate_every: int | None = None
-    on_round: Callable[[int], None] | None = None
-    """Called with the number of finished rounds."""
     after_round: Callable[[Simulation], None] | None = None
     """Called with the simulation after each round and its scores; what it raises ends the training."""
     on_model: OnModel | None = None
@@ -125,8 +123,6 @@ class Simulation:
             self.step()
             if self._scored_after(self.rounds) and self.rounds < total:
                 self.score(last=False)
-            if self.setup.on_round:
-                self.setup.on_round(self.rounds)
             if self.setup.after_round:
                 self.setup.after_round(self)
 

@@ -23,10 +23,8 @@ def tune_allocator() -> bool:
 
     All threads share one heap: else each keeps as much as it ever needed, and other threads have no use of it.
     """
-    if not sys.platform.startswith("linux"):
-        return False
     with contextlib.suppress(OSError, AttributeError):
-        libc = ctypes.CDLL("libc.so.6")
+        libc = ctypes.CDLL("libc.so.6")  # which only Linux has
         # Blocks below 1 GiB are reused. At most 2 GiB, the largest int, may lie free at the end of the heap.
         is_set = bool(libc.mallopt(_MMAP_THRESHOLD, 1 << 30)) and bool(libc.mallopt(_TRIM_THRESHOLD, (1 << 31) - 1))
         if is_set:
@@ -93,22 +91,6 @@ def in_use() -> int:
     """Bytes of this process that are in memory now; 0 where the system does not say it."""
     trim()  # what is freed but cached does not count
     return _status("VmRSS")
-
-
-def peak(device: torch.device) -> int:
-    """The largest number of bytes in use since `reset_peak`; 0 where the system does not say it."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    return _status("VmHWM")
-
-
-def reset_peak(device: torch.device) -> None:
-    """Start measuring `peak` again, where the system allows it."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-    else:
-        with contextlib.suppress(OSError):
-            Path("/proc/self/clear_refs").write_text("5")
 
 
 def _status(field: str) -> int:

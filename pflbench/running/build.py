@@ -22,6 +22,8 @@ from pflbench.models import module
 from pflbench.models.network import Network
 from pflbench.spec import Named, RunSpec
 
+Run = tuple[RunSpec, names.Places]
+"""A run with the paths of its user-supplied code and data."""
 NOWHERE: names.Places = {}
 """Places of runs without user-supplied code."""
 
@@ -52,15 +54,6 @@ _latest: dict[Hashable, Source] = {}
 """The last pool that was loaded, by what it was loaded for."""
 
 
-def _source(canonical: str, places: tuple[tuple[str, str], ...], root: Path, seed: int) -> Source:
-    """A dataset's pool. The one before is let go first: a worker never holds two."""
-    key = (canonical, places, root, seed)
-    if key not in _latest:
-        _latest.clear()
-        _latest[key] = dataset(Named.model_validate_json(canonical), dict(places)).load(root, seed)
-    return _latest[key]
-
-
 def federation(spec: RunSpec, root: Path, places: names.Places = NOWHERE) -> Federation:
     """The federation of one run; the last pool loaded is kept, as neighboring runs often share it.
 
@@ -72,7 +65,11 @@ def federation(spec: RunSpec, root: Path, places: names.Places = NOWHERE) -> Fed
     data, division = dataset(spec.dataset, places), partition(spec.partition, places)
     seed = spec.seed if getattr(data, "seeded", True) else 0
     paths = tuple((key, path) for key, path in sorted(places.items()) if key.startswith("datasets"))
-    source = _source(spec.dataset.model_dump_json(), paths, root, seed)
+    key = spec.dataset.model_dump_json(), paths, root, seed
+    if key not in _latest:
+        _latest.clear()  # first: a worker never holds two pools
+        _latest[key] = data.load(root, seed)
+    source = _latest[key]
     if spec.dataset.version is not None:
         check_source(source, data, spec.dataset.name)
     if content.has_content(data, spec.dataset):
@@ -173,16 +170,13 @@ def construct(reference: str, hyper: Mapping[str, Any], version: str | None = No
     return made
 
 
-def check_all(specs: Iterable[tuple[RunSpec, names.Places]]) -> None:
+def check_all(specs: Iterable[Run]) -> None:
     """Build what the runs name, without their data, so that errors come before training.
 
-    `specs`: runs, each with the paths of its user-supplied code. Raises `UsageError` for what cannot be built.
+    Raises `UsageError` for what cannot be built.
     """
     included = {"method", "dataset", "partition", "model", "model_version", "scoring"}
-    distinct = {
-        f"{spec.model_dump_json(include=included)} {sorted(places.items())}": (spec, places) for spec, places in specs
-    }
-    for spec, places in distinct.values():
+    for spec, places in _distinct(specs, included):
         trainer, plain = method(spec, places), network(spec, places)
         if spec.model_version is not None and _sums_to_one(plain):
             warnings.warn(
@@ -194,7 +188,7 @@ def check_all(specs: Iterable[tuple[RunSpec, names.Places]]) -> None:
         partition(spec.partition, places)
 
 
-def check_data(specs: Iterable[tuple[RunSpec, names.Places]], root: Path) -> None:
+def check_data(specs: Iterable[Run], root: Path) -> None:
     """Deal the federations of the runs whose dataset or partition reads user files, each once.
 
     Other federations are of data that do not change, and made where they are trained on.
@@ -202,15 +196,13 @@ def check_data(specs: Iterable[tuple[RunSpec, names.Places]], root: Path) -> Non
     Raises:
         PflbenchError: A file is damaged, or does not fit the dataset or the suite; better said before workers start.
     """
-    named = {"name", "options"}
-    included: dict[str, Any] = {"dataset": named, "partition": named} | dict.fromkeys(
-        ("clients", "training_clients", "query", "validation"), True
-    )
-    distinct = {
-        f"{spec.model_dump_json(include=included)} {sorted(places.items())}": (spec, places)
-        for spec, places in specs
-        if any("." in option for option in places)
-    }
-    for spec, places in distinct.values():
-        federation(spec, root, places)
+    included = {"dataset", "partition", "clients", "training_clients", "query", "validation"}
+    for spec, places in _distinct(specs, included):
+        if any("." in option for option in places):
+            federation(spec, root, places)
     _latest.clear()  # workers load their own pools
+
+
+def _distinct(runs: Iterable[Run], included: set[str]) -> Iterable[Run]:
+    """One of all runs that are alike in the `included` fields, code and data."""
+    return {f"{run[0].model_dump_json(include=included)} {sorted(run[1].items())}": run for run in runs}.values()

@@ -42,10 +42,6 @@ class Stopped(PflbenchError):
     """Training ended on request, after its checkpoint was tried: a warning says so if it was not written."""
 
 
-class Unusable(UserWarning):
-    """A checkpoint could not be written or is not read; the message says which and why."""
-
-
 @dataclass(frozen=True)
 class Checkpoint:
     """The progress that a group of runs goes on from; the default is its beginning.
@@ -66,7 +62,7 @@ class Checkpoint:
 
 
 def read(path: Path, conditions: Mapping[str, Any]) -> Checkpoint:
-    """The checkpoint in a file, or the beginning without one. Warns `Unusable` of one that is damaged or of others."""
+    """The checkpoint in a file, or the beginning without one. Warns of one that is damaged or of others."""
     if not path.exists():
         return Checkpoint()
     try:
@@ -78,7 +74,8 @@ def read(path: Path, conditions: Mapping[str, Any]) -> Checkpoint:
             )
         return Checkpoint(rounds, float(values["seconds"]), int(values["resumed"]) + 1, values["simulation"], tensors)
     except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        _warn(f"The checkpoint {str(path)!r} is not used, and training begins anew: {files.error_text(error)}.")
+        text = f"The checkpoint {str(path)!r} is not used, and training begins anew: {files.error_text(error)}."
+        warnings.warn(text, stacklevel=2)
         return Checkpoint()
 
 
@@ -95,7 +92,7 @@ def writer(
 
     def write_due(simulation: Simulation) -> None:
         nonlocal last, has_failed
-        rounds, now, is_stopped = simulation.rounds, time.monotonic(), stopping.end_requested()
+        rounds, now, is_stopped = simulation.rounds, time.monotonic(), bool(stopping.heard())
         if execution.keep_models and rounds == simulation.runs[0].spec.rounds:
             return
         if is_stopped or (every and every.over(rounds - last[0], now - last[1])):
@@ -105,7 +102,8 @@ def writer(
             except (OSError, SafetensorError, PflbenchError) as error:
                 then = "The rounds since the one before are lost" if is_stopped else "Training goes on"
                 if is_stopped or not has_failed:
-                    _warn(f"No checkpoint after round {rounds}: {files.error_text(error)}. {then}.")
+                    text = f"No checkpoint after round {rounds}: {files.error_text(error)}. {then}."
+                    warnings.warn(text, stacklevel=2)
                 has_failed = True
             last = rounds, time.monotonic()
         if is_stopped:
@@ -180,7 +178,3 @@ def _checksum(tensors: Mapping[str, Tensor]) -> str:
         digest.update(f"{name}\0{tensor.dtype}\0{list(tensor.shape)}\0".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, Unusable, stacklevel=3)

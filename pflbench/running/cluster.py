@@ -13,6 +13,7 @@ from pflbench.running import jobs, local, stopping
 from pflbench.running.events import OnEvent
 from pflbench.running.execution import Execution
 from pflbench.running.job import Done, Job
+from pflbench.store.files import error_text
 from pflbench.units import count
 
 PAUSE = 1.0
@@ -30,28 +31,27 @@ def train(work: Sequence[Job], execution: Execution, on_event: OnEvent) -> tuple
         UsageError: Ray is not installed, there is no such cluster, or it has no room for a task.
         KeyboardInterrupt: Passes through; the tasks end, and what is finished is stored.
     """
-    ray, is_ours = _connected(execution)
+    ray = _connected(execution)
     try:
         tasks, where = _submit(ray, work, execution)
 
         def is_over() -> bool:
             _, running = ray.wait(tasks, num_returns=len(tasks), timeout=0)
-            for task in running if stopping.end_requested() else ():
+            for task in running if stopping.heard() else ():
                 ray.cancel(task, force=False)
             return not running
 
         try:
-            dones = jobs.watch(work, execution, on_event, where, is_over, PAUSE)
+            dones, remaining = jobs.watch(work, execution, on_event, where, is_over, PAUSE)
         except KeyboardInterrupt:
             for task in tasks:
                 ray.cancel(task, force=True)
             raise
         ray.wait(tasks, num_returns=len(tasks), timeout=10)  # they give their leases back
-        remaining = 0 if stopping.end_requested() else sum(len(job.specs) for job in work) - len(dones)
+        remaining = 0 if stopping.heard() else remaining
         return dones, jobs.problems(remaining, "Ray task", _complaints(ray, tasks) if remaining else ())
     finally:
-        if is_ours:
-            ray.shutdown()
+        ray.shutdown()
 
 
 def _submit(ray: Any, work: Sequence[Job], execution: Execution) -> tuple[list[Any], str]:
@@ -62,14 +62,10 @@ def _submit(ray: Any, work: Sequence[Job], execution: Execution) -> tuple[list[A
     if not room and (execution.slots is None or execution.ray_address is None):
         raise UsageError(f"--executor ray: no node has room for a task with {each}.")
     number = min(execution.slots or room, len(work))
-    task = ray.remote(_drain).options(num_cpus=0 if gpus else cores, num_gpus=gpus or 0)
+    task = ray.remote(jobs.drain).options(num_cpus=0 if gpus else cores, num_gpus=gpus or 0)
     text = jobs.job_text(work, execution, wait=True)
-    return [task.remote(text) for _ in range(number)], f"{count(number, 'task')} of Ray, each with {each}"
-
-
-def _drain(text: str) -> None:
-    """Task of Ray. It is canceled by SIGINT."""
-    jobs.drain(text, signal.SIGINT)
+    tasks = [task.remote(text, signal.SIGINT) for _ in range(number)]  # the signal by which Ray cancels them
+    return tasks, f"{count(number, 'task')} of Ray, each with {each}"
 
 
 def _complaints(ray: Any, tasks: Sequence[Any]) -> Iterable[str]:
@@ -83,8 +79,8 @@ def _complaints(ray: Any, tasks: Sequence[Any]) -> Iterable[str]:
     return errors
 
 
-def _connected(execution: Execution) -> tuple[Any, bool]:
-    """Ray, connected to a cluster, and True if this command connected it. Raises `UsageError`."""
+def _connected(execution: Execution) -> Any:
+    """Ray, connected to a cluster. Raises `UsageError`."""
     address = execution.ray_address
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if address is None:  # else Ray takes an address that others reach: it runs any code that comes
@@ -93,10 +89,8 @@ def _connected(execution: Execution) -> tuple[Any, bool]:
         import ray
     except ImportError as error:
         raise UsageError("--executor ray needs Ray: pip install 'pflbench[ray]'.") from error
-    if ray.is_initialized():  # in a notebook
-        return ray, False
     _check_address(address)
-    settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "error", "configure_logging": True}
+    settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
     if address is None:
         settings |= {"include_dashboard": False, "num_cpus": max(local.cores(), execution.jobs or 1)}
     handler = signal.getsignal(signal.SIGTERM)
@@ -105,13 +99,13 @@ def _connected(execution: Execution) -> tuple[Any, bool]:
     except Exception as error:  # whatever Ray says
         where = f"there is no Ray cluster at {address!r}" if address else "Ray does not start"
         raise UsageError(f"--executor ray: {where}: {(str(error).strip() or repr(error)).splitlines()[0]}") from error
-    if stopping.flag() is not None:  # Ray took it for itself
+    if stopping.flag is not None:  # Ray took it for itself
         signal.signal(signal.SIGTERM, handler)
     listens = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
     if address is None and listens not in LOCALHOST:
         ray.shutdown()
         raise UsageError(f"--executor ray: this version of Ray listens on {listens}, where others may reach it.")
-    return ray, True
+    return ray
 
 
 def _check_address(address: str | None) -> None:
@@ -122,5 +116,4 @@ def _check_address(address: str | None) -> None:
     try:
         socket.create_connection((host, int(port)), timeout=10).close()
     except OSError as error:
-        why = error.strerror or str(error)
-        raise UsageError(f"--executor ray: there is no Ray cluster at {address!r}: {why}.") from error
+        raise UsageError(f"--executor ray: there is no Ray cluster at {address!r}: {error_text(error)}.") from error

@@ -136,14 +136,13 @@ def summarize_federation(run: RunSpec, root: Path, places: Places) -> Federation
     with contextlib.suppress(PflbenchError):  # the method or the network is nowhere to be found
         method = build.construct(names.place("methods", run.method.name, places), run.method.hyper)
         parameters = len(method.network(build.network(run, places)).init(run.seed))
-    training = np.flatnonzero(federation.training)
-    others = np.flatnonzero(~federation.training)
+    training, support = federation.training, np.array([len(rows) for rows in federation.support])
     return FederationSummary(
         seed=run.seed,
         hash=federation.hash,
-        support=_numbers([len(federation.support[k]) for k in training]),
+        support=_numbers(support[training]),
         query=_numbers([len(rows) for rows in federation.query]),
-        held_out=_numbers([len(federation.support[k]) for k in others]) if len(others) else None,
+        held_out=None if training.all() else _numbers(support[~training]),
         kinds=_numbers([len(np.unique(federation.labels[rows])) for rows in federation.support]),
         classes=federation.classes,
         test=len(federation.test),
@@ -164,5 +163,5 @@ def _text(named: Named) -> str:
     return f"{named.name}({options})" if options else named.name
 
 
-def _numbers(values: Sequence[int]) -> Numbers:
-    return Numbers(min(values), float(np.median(values)), max(values))
+def _numbers(values: Sequence[int] | Ints) -> Numbers:
+    return Numbers(int(min(values)), float(np.median(values)), int(max(values)))

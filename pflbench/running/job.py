@@ -22,7 +22,7 @@ from pflbench.errors import PflbenchError, StoreError, one_line
 from pflbench.result import RunResult
 from pflbench.running import build, checkpoint, provenance
 from pflbench.running.again import difference_text, means, often_enough
-from pflbench.running.allocator import limited, peak, reset_peak, tidy
+from pflbench.running.allocator import limited, tidy
 from pflbench.running.execution import Execution, choose_device
 from pflbench.running.follow import Follower
 from pflbench.running.models import Models
@@ -50,11 +50,6 @@ class Job:
     def __str__(self) -> str:
         first, seeds = self.specs[0], ", ".join(str(spec.seed) for spec in self.specs)
         return f"{first.method.name} on {first.dataset.name}, seed {seeds}"
-
-    @property
-    def method(self) -> str:
-        """Reference of the code of the runs' method."""
-        return names.place("methods", self.specs[0].method.name, self.code)
 
     @property
     def user_code(self) -> dict[names.Kind, str]:
@@ -89,15 +84,14 @@ class Done:
 
     def __str__(self) -> str:
         outcome = self.headline or self.message
-        name = f"{self.spec.method.name} on {self.spec.dataset.name}, seed {self.spec.seed}"
-        return f"{name}: {self.status}{f', {outcome}' if outcome else ''}"
+        return f"{Job((self.spec,))}: {self.status}{f', {outcome}' if outcome else ''}"
 
 
 OnRound = Callable[[int], None]
 Lanes = Callable[[], int]
 
 
-def run_job(job: Job, execution: Execution, on_round: OnRound | None = None, lanes: Lanes = one_lane) -> list[Done]:
+def run_job(job: Job, execution: Execution, on_round: OnRound = lambda _: None, lanes: Lanes = one_lane) -> list[Done]:
     """Train and score the runs of a job and store their results. Raises nothing for what a run does wrong.
 
     If several seeds cannot run as one stack, for one seed's partition or for want of memory, they run one by one.
@@ -129,7 +123,7 @@ def run_job(job: Job, execution: Execution, on_round: OnRound | None = None, lan
     return [done for spec in job.specs for done in run_job(job.of([spec]), execution, on_round, lanes)]
 
 
-def _train(job: Job, execution: Execution, on_round: OnRound | None, lanes: Lanes) -> list[Done]:
+def _train(job: Job, execution: Execution, on_round: OnRound, lanes: Lanes) -> list[Done]:
     """Build, train, score and store.
 
     Raises what building raises, what several runs together raise, `PflbenchError`, and want of memory.
@@ -142,16 +136,15 @@ def _train(job: Job, execution: Execution, on_round: OnRound | None, lanes: Lane
     tidy()
     method, network = build.method(job.specs[0], job.code), build.network(job.specs[0], job.code)
     sources = _sources(job)  # now: the file may be edited or gone before this ends
-    reset_peak(device)
     path = checkpoint.path_of(execution.results, job.specs)
     conditions = checkpoint.conditions(job.specs, execution, federations[0].hash)
     earlier = checkpoint.read(path, conditions)
-    if on_round:
-        on_round(earlier.rounds)
+    on_round(earlier.rounds)
     follower = Follower(str(execution.follow), job.requests) if execution.follow else None
     write_due = checkpoint.writer(path, execution, conditions, earlier)
 
     def after_round(simulation: Simulation) -> None:
+        on_round(simulation.rounds)
         if follower:
             follower(simulation)
         write_due(simulation)
@@ -162,7 +155,6 @@ def _train(job: Job, execution: Execution, on_round: OnRound | None, lanes: Lane
         device=device,
         lanes=lanes,
         evaluate_every=execution.evaluate_every,
-        on_round=on_round,
         after_round=after_round,
         on_model=models,
     )
@@ -194,6 +186,7 @@ def _prepare(execution: Execution, precision: Precision) -> None:
     torch.set_num_threads(1)  # cores are for runs and for clients
     if execution.device.startswith("cuda"):
         torch.cuda.set_device(execution.device)  # where graphs are captured
+        torch.cuda.reset_peak_memory_stats(execution.device)
     # fp32 means fp32: TF32 convolutions, PyTorch's default on recent GPUs, ruin Per-FedAvg's finite differences.
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     if execution.deterministic:
@@ -219,9 +212,8 @@ def _record(
     """Provenance and costs of each run of the job, and the way it was computed.
 
     `client_seconds`: of the wall seconds, those spent training and scoring clients. `padding`: rows computed over
-    rows requested. `peak_memory` is in bytes of this process on the host, `peak_device_memory` on a GPU. `resumed`:
-    number of times that a stopped run went on from its checkpoint; `seconds` of all runs are added up, but for those
-    after a checkpoint that were lost.
+    rows requested. `peak_device_memory`: in bytes of a GPU. `resumed`: number of times that a stopped run went on from
+    its checkpoint; `seconds` of all runs are added up, but for those after a checkpoint that were lost.
     """
     number, device = len(job.specs), torch.device(execution.device)
     clients = simulation.clients if simulation else None
@@ -231,12 +223,10 @@ def _record(
         "seeds_together": ",".join(str(spec.seed) for spec in job.specs),
         "wall_seconds": round(seconds / number, 3),
         "client_seconds": round(clients.seconds / number if clients else 0.0, 3),
-        "rounds_per_second": round((simulation.rounds if simulation else 0) * number / seconds, 4),
         "padding": round(clients.padding if clients else 1.0, 4),
         "deterministic": execution.deterministic,
         "evaluate_every": execution.evaluate_every,
-        "peak_memory": peak(torch.device("cpu")),
-        "peak_device_memory": peak(device) if device.type == "cuda" else None,
+        "peak_device_memory": torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
         **({"resumed": resumed} if resumed else {}),
         **({"unchecked": True} if execution.unchecked and "methods" in job.user_code else {}),
     }
@@ -270,7 +260,7 @@ def _store(result: RunResult, execution: Execution, detail: str, write_models: C
                 message = f"The remade scores differ {difference}. {kept}"
                 return replace(done, status="failed", message=message, headline="")
             if write_models is None and often_enough(stored.provenance, spec, execution.evaluate_every):
-                return replace(done, elsewhere=True, seconds=0.0)
+                return replace(done, elsewhere=True)
         store.write(result)
         if result.failure is None:
             (write_models or partial(stored_models.remove, store.root, [spec.id]))()

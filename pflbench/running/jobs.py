@@ -15,7 +15,6 @@ from signal import Signals
 
 from pydantic import TypeAdapter
 
-from pflbench import trust
 from pflbench.output import plain
 from pflbench.running import local, stopping
 from pflbench.running.events import Event, OnEvent, Progress, Training
@@ -62,8 +61,6 @@ def drain(text: str, *ends: Signals) -> int:
         StoreError: The results folder cannot be read or written.
     """
     jobs, execution = INPUT.validate_json(text)
-    for job in jobs:
-        trust.grant_places(job.code)  # by whoever submitted the job, to train it
     with stopping.heeding(*ends):
         local.train(jobs, execution, say)
         return stopping.heard()
@@ -78,10 +75,13 @@ def say(event: Event) -> None:
 
 def watch(
     jobs: Sequence[Job], execution: Execution, on_event: OnEvent, where: str, is_over: Callable[[], bool], pause: float
-) -> list[Done]:
+) -> tuple[list[Done], int]:
     """Report the runs that a cluster's jobs finish, until all are finished or these jobs have ended.
 
     `where`: the cluster's jobs, in words; `pause`: seconds between two looks at the results folder.
+
+    Returns:
+        What is finished, and the number of runs without a result.
     """
     outcomes, dones = Outcomes(execution), list[Done]()
     on_event(Training(jobs, where))
@@ -97,7 +97,7 @@ def watch(
             break
         if remaining:
             time.sleep(pause)
-    return dones
+    return dones, len(remaining)
 
 
 def problems(number: int, name: str, complaints: Iterable[str]) -> list[str]:

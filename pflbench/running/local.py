@@ -162,7 +162,7 @@ class _Parent:
             done = Done(one.specs[0], "error", reason)
             if done.spec.id in self.unreported and self.outcomes.conclude(one, done):
                 self._report(done)
-        if stopping.end_requested():
+        if stopping.heard():
             return
         if job is not None:
             self.workers.append(self._start(worker.slot))
@@ -172,7 +172,7 @@ class _Parent:
 
     def _start(self, slot: int) -> _Worker:
         device = self.devices[slot % len(self.devices)] if len(self.devices) > 1 else ""
-        arguments = (self.jobs, self.execution, self.board, stopping.flag(), device)
+        arguments = (self.jobs, self.execution, self.board, stopping.flag, device)
         pipe, process = self.running.enter_context(serving(serve, *arguments))
         self.board.alive += 1
         return _Worker(slot, process, pipe)
@@ -185,7 +185,7 @@ def serve(
     if device:
         os.environ["CUDA_VISIBLE_DEVICES"] = visible(device)
         execution = replace(execution, device="cuda:0")
-    stopping.heed(stop)
+    stopping.flag = stop
     one_at_a_time = threading.Lock()  # any thread may warn
 
     def send(message: object) -> None:

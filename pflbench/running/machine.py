@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-import time
+import timeit
 from functools import cache
 from pathlib import Path
 
@@ -27,11 +27,6 @@ def product_seconds() -> float:
     torch.set_num_threads(1)
     try:
         factor = torch.ones(512, 512, dtype=torch.float32)
-        seconds = []
-        for _ in range(5):
-            started = time.perf_counter()
-            factor @ factor
-            seconds.append(time.perf_counter() - started)
-        return min(seconds)
+        return min(timeit.repeat(lambda: factor @ factor, number=1, repeat=5))
     finally:
         torch.set_num_threads(threads)

@@ -128,10 +128,6 @@ STORED = ("commit", "dirty", "torch", "device", "finished")
 """Entries of a run's provenance that are stored with its models."""
 
 
-class Unkept(UserWarning):
-    """Models could not be written; the message says whose and why. Their run is not concerned."""
-
-
 class Models:
     """Takes the models of a group's runs (see `evaluate.OnModel`), each distinct one once, until they are written.
 
@@ -153,7 +149,7 @@ class Models:
         self.numbers[index].setdefault(stage, {})[client] = taken[digest][0]
 
     def write(self, results: Path, id: str, index: int, record: Mapping[str, Any]) -> None:
-        """Write the models of a run with some of its provenance. Warns `Unkept` if they cannot be written."""
+        """Write the models of a run with some of its provenance. Warns if they cannot be written."""
         tensors = {
             f"{number}/{name}": values.contiguous().numpy()
             for number, vector in self.vectors[index].values()
@@ -163,4 +159,4 @@ class Models:
         try:
             models.write(results, id, self.numbers[index], provenance, tensors)
         except StoreError as error:
-            warnings.warn(f"The models of run {id} are not kept: {error}", Unkept, stacklevel=2)
+            warnings.warn(f"The models of run {id} are not kept: {error}", stacklevel=2)

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from tabulate import tabulate
 
-from pflbench.names import Places
 from pflbench.result import core_seconds
 from pflbench.running.again import state
 from pflbench.running.datasets import DataCheck, shown_by, to_count
@@ -129,19 +128,13 @@ def plan(
     selected = [expand(suite, part) for suite in suites if suite.document().row]
     stored = {run.spec.id: run for run in store.list()}  # once: a look-up of each run reads the folder again
     rates = history(ShownStore(results).list() if fresh else stored.values())
-    wanted = _in_shard(selected, shard)
+    runs = {spec: table.locations.get(spec.id, {}) for table in selected for spec in table.runs}
+    wanted = in_shard(runs, shard)
     if shipped := sum(run.shipped for run in stored.values() if run.spec in wanted):
         remarks.append(came_with_pflbench(shipped, len(wanted)))
     tables = [_table_plan(one, wanted, stored, rates) for one in selected]
     lacks = dict.fromkeys(chain(*(data.problems(spec, wanted[spec]) for spec in wanted if spec.id not in stored)))
     return Plan(tuple(one for one in tables if one.lines), tuple(remarks), tuple(lacks))
-
-
-def _in_shard(selected: Sequence[Expansion], shard: Shard | None) -> dict[RunSpec, Places]:
-    """The runs of these tables that are in the shard, with the paths of their user-supplied code and data."""
-    places = {spec: table.locations.get(spec.id, {}) for table in selected for spec in table.runs}
-    chosen = in_shard([*places], {spec.id: paths for spec, paths in places.items()}, shard)
-    return {spec: places[spec] for spec in chosen}
 
 
 def _remarks(suites: Sequence[Suite], part: Selection, results: Path) -> list[str]:

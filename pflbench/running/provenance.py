@@ -60,7 +60,6 @@ def record(device: torch.device, data_hash: str) -> dict[str, Any]:
         **versions(),
         "device": device_name(str(device)),
         "finished": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
-        "threads": torch.get_num_threads(),
         "product_seconds": round(product_seconds(), 6),
         "data_hash": data_hash,
     }

@@ -159,9 +159,10 @@ def train(work: Sequence[Job], execution: Execution, on_event: OnEvent) -> tuple
     if not execution.wait:
         return [], []
     try:
-        dones = jobs.watch(work, execution, on_event, f"{number}, {array.name}", lambda: array.is_over, PAUSE)
+        dones, remaining = jobs.watch(
+            work, execution, on_event, f"{number}, {array.name}", lambda: array.is_over, PAUSE
+        )
     except KeyboardInterrupt:
         on_event(Notice(f"The jobs go on; `scancel {array.name}` ends them."))
         raise
-    remaining = sum(len(job.specs) for job in work) - len(dones)
     return dones, jobs.problems(remaining, "job", [f"Logs: {str(array.folder)!r}."])

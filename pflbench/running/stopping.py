@@ -13,59 +13,38 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-_flag: Any = None
-"""A shared byte, which holds what asked for an end; None where nobody listens."""
-_signals: tuple[signal.Signals, ...] = (signal.SIGTERM,)
-"""Signals that ask for an end."""
+flag: Any = None
+"""A shared byte, which holds what asked for an end; None where nobody listens. A worker process has its parent's."""
+signals: tuple[signal.Signals, ...] = ()
+"""Signals that this process takes as requests. Worker processes, which may get them too, ignore them."""
 
 
 @contextlib.contextmanager
-def heeding(*signals: signal.Signals) -> Iterator[None]:
+def heeding(*more: signal.Signals) -> Iterator[None]:
     """Within this context SIGTERM is a request, here and in the worker processes that are started. Main thread only.
 
-    So are other `signals`. Within such a context another one changes nothing.
+    So are the signals `more`. Within such a context another one changes nothing.
     """
-    global _flag, _signals
-    if threading.current_thread() is not threading.main_thread() or _flag is not None:
+    global flag, signals
+    if threading.current_thread() is not threading.main_thread() or flag is not None:
         yield
         return
-    _flag, _signals = multiprocessing.get_context("spawn").RawValue("b", 0), (signal.SIGTERM, *signals)
-    before = {one: signal.signal(one, lambda number, _: request(number)) for one in _signals}
+    flag, signals = multiprocessing.get_context("spawn").RawValue("b", 0), (signal.SIGTERM, *more)
+    before = {one: signal.signal(one, request) for one in signals}
     try:
         yield
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
-        _flag, _signals = None, (signal.SIGTERM,)
+        flag, signals = None, ()
 
 
-def request(number: int) -> None:
+def request(number: int, _: object) -> None:
     """Ask for an end. Of several signals one other than SIGTERM counts, whichever came first."""
-    if _flag is not None and _flag.value in (0, signal.SIGTERM):
-        _flag.value = number
+    if flag is not None and flag.value in (0, signal.SIGTERM):
+        flag.value = number
 
 
 def heard() -> int:
     """The number of the signal that asked for an end; 0: none."""
-    return 0 if _flag is None else int(_flag.value)
-
-
-def end_requested() -> bool:
-    """True if an end was requested."""
-    return _flag is not None and bool(_flag.value)
-
-
-def signals() -> tuple[signal.Signals, ...]:
-    """Signals that this process takes as requests. Worker processes, which may get them too, ignore them."""
-    return _signals if _flag is not None else ()
-
-
-def flag() -> Any:
-    """Flag that a worker process needs for `heed`."""
-    return _flag
-
-
-def heed(flag: Any) -> None:
-    """In a worker, which was started with `signals` ignored: look at what the first process notes."""
-    global _flag
-    _flag = flag
+    return 0 if flag is None else int(flag.value)

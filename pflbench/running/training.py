@@ -29,7 +29,7 @@ from pflbench.store.store import Store
 from pflbench.suite.cells import Expansion
 from pflbench.suite.expand import expand
 from pflbench.suite.load import loaded
-from pflbench.units import Shard, count
+from pflbench.units import count
 
 REDONE = {"missing": ("missing",), "failed": ("missing", "failed"), "always": ("missing", "failed", "done")}
 """States of the runs that are trained, by `Execution.redo`."""
@@ -153,7 +153,8 @@ def train(jobs: Sequence[Job], execution: Execution, on_event: OnEvent = unheard
     if execution.executor == "local":
         choose_devices(execution.device)  # before anything is done in vain
     store = Store(execution.results, packaged=True, fresh=execution.fresh)
-    jobs = _of_shard(jobs, execution.shard)
+    chosen = in_shard({job.specs[0]: job.code for job in jobs}, execution.shard)
+    jobs = [job for job in jobs if job.specs[0] in chosen]
     todo, outcome = _select(jobs, store, execution, on_event)
     runs = [(job.specs[0], job.code) for job in todo]
     build.check_all(runs)
@@ -170,14 +171,8 @@ def train(jobs: Sequence[Job], execution: Execution, on_event: OnEvent = unheard
     clear_errors(execution.results, (spec.id for spec in outcome.runnable))
     with stopping.heeding() if execution.checkpoint_every and execution.executor != "slurm" else nullcontext():
         dones, problems = _start(todo, execution, on_event)
-        problems, stopped = [*outcome.problems, *problems], stopping.end_requested()
+        problems, stopped = [*outcome.problems, *problems], bool(stopping.heard())
     return replace(outcome, dones=dones, problems=problems, stopped=stopped, waited=execution.wait)
-
-
-def _of_shard(jobs: Sequence[Job], shard: Shard | None) -> list[Job]:
-    places = {job.specs[0].id: job.code for job in jobs}
-    chosen = set(in_shard([job.specs[0] for job in jobs], places, shard))
-    return [job for job in jobs if job.specs[0] in chosen]
 
 
 def _keep_requests(jobs: Sequence[Job], todo: Sequence[Job], store: Store) -> None:

@@ -117,7 +117,7 @@ def _score(runs: Sequence[RunSpec], reading: Reading, shelf: Shelf) -> TrialScor
     failures = [shelf.stored[run.id].failure for run in runs if shelf.failed(run)]
     done = [result for result in results if result is not None]
     if failures or len(done) < len(runs):
-        return TrialScore(None, next((one for one in failures if one), ""))
+        return TrialScore(None, next(filter(None, failures), ""))
     return TrialScore(float(np.mean([average(scored(one, reading), reading, one).mean() for one in done])))
 
 

@@ -69,7 +69,7 @@ def work(jobs: Sequence[Job], execution: Execution, say: Say, board: Board) -> N
     with Leases(execution.results) as taken:
         outcomes = Outcomes(execution)
         queue = Queue(jobs, taken, outcomes.find, say)
-        while not (board.halted or stopping.end_requested()):
+        while not (board.halted or stopping.heard()):
             is_idle = board.busy == 0  # before the look: what a sibling gave back until now is free
             job = queue.take(failed if board.alive > 1 else ())
             if job is None and (not queue.remaining or (is_idle and not execution.wait)):
@@ -127,7 +127,7 @@ class Outcomes:
         if done.fatal or (done.status != "error" and self.find(job, done.spec)):
             clear_errors(self.execution.results, [done.spec.id])
             return True
-        is_last = done.status != "error" or self.execution.fail_fast or stopping.end_requested()
+        is_last = done.status != "error" or self.execution.fail_fast or stopping.heard()
         errors = note_error(self.execution.results, done.spec.id, done.message, ATTEMPTS if is_last else 1)
         if is_last or errors >= ATTEMPTS:
             return True

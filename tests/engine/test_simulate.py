@@ -120,7 +120,11 @@ def test_every_finished_round_is_announced_and_numbered() -> None:
             return server
 
     Simulation(
-        [tiny_spec(rounds=4)], [tiny_federation(0)], Idle(epochs=0), tiny_network(), Setup(on_round=done.append)
+        [tiny_spec(rounds=4)],
+        [tiny_federation(0)],
+        Idle(epochs=0),
+        tiny_network(),
+        Setup(after_round=lambda made: done.append(made.rounds)),
     ).run()
     assert done == [1, 2, 3, 4] and rounds == [0, 1, 2, 3]
 
@@ -181,7 +185,7 @@ def test_a_diverging_seed_ends_alone(execution: Any, bad: int) -> None:
     good = 1 - bad
     federations[good] = replace(federations[good], labels=np.minimum(federations[good].labels, 1))
     method, done = Fragile(epochs=1, lr=0.05), []
-    setup = Setup(execution=execution, on_round=done.append)
+    setup = Setup(execution=execution, after_round=lambda made: done.append(made.rounds))
     outcomes = Simulation(specs, federations, method, tiny_network(), setup).run()
     failed, finished = outcomes[bad], outcomes[good]
     assert isinstance(failed.failure, Diverged) and failed.scores == ()
@@ -197,7 +201,9 @@ def test_a_group_whose_seeds_all_diverge_stops() -> None:
     done: list[int] = []
     method = FedAvg(epochs=1, lr=1e308)
     specs, federations = [tiny_spec(s, rounds=5) for s in (0, 1)], [tiny_federation(s) for s in (0, 1)]
-    outcomes = Simulation(specs, federations, method, tiny_network(), Setup(on_round=done.append)).run()
+    outcomes = Simulation(
+        specs, federations, method, tiny_network(), Setup(after_round=lambda made: done.append(made.rounds))
+    ).run()
     assert all(isinstance(o.failure, Diverged) and not o.scores for o in outcomes)
     assert len(done) < 5
 

@@ -20,7 +20,6 @@ from safetensors.torch import load_file, save_file
 from pflbench.catalog import complete, describe
 from pflbench.result import RunResult
 from pflbench.running import checkpoint, stopping
-from pflbench.running.checkpoint import Unusable
 from pflbench.running.execution import Execution
 from pflbench.running.job import Job, run_job
 from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
@@ -70,7 +69,7 @@ def stop(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             return True
         return False
 
-    monkeypatch.setattr(stopping, "end_requested", requested)
+    monkeypatch.setattr(stopping, "heard", requested)
     return left
 
 
@@ -143,7 +142,7 @@ def test_what_would_compute_something_else_begins_anew(
         place = replace(place, evaluate_every=2)
     else:
         monkeypatch.setattr(checkpoint, "conditions", lambda *how: conditions(*how) | {changed: "other"})
-    with pytest.warns(Unusable, match=f"is not used, and training begins anew: its {changed} is .*, now (other|2)"):
+    with pytest.warns(UserWarning, match=f"is not used, and training begins anew: its {changed} is .*, now (other|2)"):
         assert [done.status for done in run_job(Job((one,)), place)] == ["done"]
     assert "resumed" not in result(place, one).provenance
     if changed != "evaluate_every":
@@ -183,7 +182,7 @@ def test_a_damaged_checkpoint_is_named_and_training_begins_anew(
     stop[:] = [2]
     run_job(Job((one,)), place)
     DAMAGES[damage](place.results / "checkpoints" / name(one))
-    with pytest.warns(Unusable, match="is not used, and training begins anew"):
+    with pytest.warns(UserWarning, match="is not used, and training begins anew"):
         (done,) = run_job(Job((one,)), place)
     assert (done.status, done.resumed) == ("done", 0)
     assert result(place, one).scores == undisturbed(tmp_path, one).scores
@@ -194,7 +193,7 @@ def test_a_full_disk_costs_the_checkpoint_only(place: Execution, monkeypatch: py
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoint, "save_file", full)
-    with pytest.warns(Unusable, match="No checkpoint after round 1: .*No space left on device.*. Training goes on."):
+    with pytest.warns(UserWarning, match="No checkpoint after round 1: .*No space left on device.*. Training goes on."):
         assert [done.status for done in run_job(Job((spec(),)), place)] == ["done"]
 
 
@@ -206,7 +205,7 @@ def test_a_stop_on_a_full_disk_claims_no_checkpoint(
 
     monkeypatch.setattr(checkpoint, "save_file", full)
     stop[:] = [2]
-    with pytest.warns(Unusable) as warned:
+    with pytest.warns(UserWarning) as warned:
         assert run_job(Job((spec(),)), place) == []
     first, last = (str(one.message) for one in warned)
     assert first.startswith("No checkpoint after round 1") and first.endswith("Training goes on.")

@@ -20,10 +20,8 @@ from pflbench.engine.simulate import Simulation
 from pflbench.errors import StoreError, UsageError
 from pflbench.methods.ditto import Ditto
 from pflbench.running import build, checkpoint
-from pflbench.running.checkpoint import Unusable
 from pflbench.running.execution import Execution
 from pflbench.running.job import Job, run_job
-from pflbench.running.models import Unkept
 from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
 from pflbench.store import CorruptFile, Store, models
 from pflbench.store.verbs import merge, remove
@@ -176,7 +174,7 @@ def test_a_full_disk_costs_the_models_only(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr("safetensors.numpy.save", full)
     one = spec("fedavg", TUNED)
-    with pytest.warns(Unkept, match="are not kept: .*No space left on device"):
+    with pytest.warns(UserWarning, match="are not kept: .*No space left on device"):
         (done,) = run_job(Job((one,)), place(tmp_path))
     assert done.status == "done" and Store(tmp_path / "results").find(one.id)
     assert not list((tmp_path / "results").glob("models/*"))
@@ -240,7 +238,7 @@ def test_a_checkpoint_without_models_is_not_taken_up_to_keep_them(
     with pytest.raises(KeyboardInterrupt):
         run_job(Job((one,)), without)
     monkeypatch.setattr(Simulation, "score", score)
-    with pytest.warns(Unusable, match="its keep_models is False, now True"):
+    with pytest.warns(UserWarning, match="its keep_models is False, now True"):
         (done,) = run_job(Job((one,)), place(tmp_path, checkpoint_every=Interval(rounds=1)))
     assert done.status == "done" and load_models(one.id, tmp_path / "results").stages
 

@@ -96,8 +96,7 @@ def test_a_run_says_what_it_took_and_how_it_was_computed(results: list[RunResult
     found = results[0].provenance
     assert found["padding"] == 1.0 and found["execution"] == "loop" and found["seeds_together"] == "0"
     assert found["deterministic"] is False and found["evaluate_every"] is None
-    assert found["rounds_per_second"] == pytest.approx(ROUNDS / found["wall_seconds"], rel=0.01)
-    assert found["peak_memory"] > 100e6 and found["peak_device_memory"] is None
+    assert found["wall_seconds"] > 0 and found["peak_device_memory"] is None
     group = Job(tuple(quick(seed).specs[0] for seed in (0, 1)))
     place = Execution(results=tmp_path, data_dir=tmp_path, stacked=True, evaluate_every=2)
     assert [done.status for done in run_job(group, place)] == ["done"] * 2

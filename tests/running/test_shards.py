@@ -35,6 +35,10 @@ def spec(rounds: int, seed: int) -> RunSpec:
     return tiny_spec(seed, info.name, version=info.version, hyper=hyper, **setting)
 
 
+def shard(specs: list[RunSpec], number: int, of: int) -> list[RunSpec]:
+    return [*in_shard({one: {} for one in specs}, Shard(number, of))]
+
+
 @given(
     lengths=st.sets(st.integers(1, 30), min_size=1, max_size=20),
     seeds=st.integers(1, 5),
@@ -46,7 +50,7 @@ def test_shards_are_disjoint_and_complete_and_keep_stacks(
     lengths: set[int], seeds: int, of: int, order: object
 ) -> None:
     specs = [spec(rounds, seed) for rounds in lengths for seed in range(seeds)]
-    parts = [in_shard(specs, {}, Shard(k, of)) for k in range(1, of + 1)]
+    parts = [shard(specs, k, of) for k in range(1, of + 1)]
     assert sorted(one.id for part in parts for one in part) == sorted(one.id for one in specs)
     for part in parts:
         assert [one for one in specs if one in set(part)] == part, "in their order"
@@ -54,16 +58,16 @@ def test_shards_are_disjoint_and_complete_and_keep_stacks(
         assert all(held.count(group) == seeds for group in held), "a stack stays together"
     mixed = list(specs)
     order.shuffle(mixed)  # type: ignore[attr-defined]
-    assert [set(in_shard(mixed, {}, Shard(k, of))) for k in range(1, of + 1)] == [set(p) for p in parts]
+    assert [set(shard(mixed, k, of)) for k in range(1, of + 1)] == [set(p) for p in parts]
 
 
 def test_work_is_shared_evenly() -> None:
     specs = [spec(rounds, 0) for rounds in (9000, 7000, 6000, 5000, 5001, 4000, 3000, 1000)]
-    parts = [in_shard(specs, {}, Shard(k, 2)) for k in (1, 2)]
+    parts = [shard(specs, k, 2) for k in (1, 2)]
     assert sorted(round(sum(one.rounds for one in part), -3) for part in parts) == [19_000, 21_000]
-    users = {one.id: {"methods": "mine.py:Mine"} for one in specs}
-    assert sorted(len(in_shard(specs, users, Shard(k, 3))) for k in (1, 2, 3)) == [2, 3, 3]
-    assert in_shard(specs, {}, None) == specs
+    users = {one: {"methods": "mine.py:Mine"} for one in specs}
+    assert sorted(len(in_shard(users, Shard(k, 3))) for k in (1, 2, 3)) == [2, 3, 3]
+    assert [*in_shard(users, None)] == specs
 
 
 @pytest.mark.parametrize("text", ["", "0/3", "4/3", "1/0", "1", "a/b", "1/3/5", "-1/3", "1.0/2"])
