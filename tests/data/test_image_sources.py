@@ -10,20 +10,24 @@ import pytest
 from PIL import Image
 
 from pflbench.data.datasets.cifar import COARSE
-from pflbench.data.datasets.image_sources import (
-    CIFAR_FS,
-    FC100,
-    FINE,
-    SIDE,
-    SUPERCLASSES,
-    Characters,
-    FewShotCIFAR100,
-)
+from pflbench.data.datasets.image_sources import SIDE, Characters, FewShotCIFAR100
 from pflbench.data.datasets.meta_dataset import PAPER, SOURCES, MetaDataset
 from pflbench.data.source import Dataset
 from pflbench.errors import DataMissing, PflbenchError
 
-from .image_collections import CLASSES, EACH, WRITE, mini_imagenet, photo, write_folders, write_mini_imagenet
+from .image_collections import (
+    CIFAR_FS,
+    CLASSES,
+    EACH,
+    FC100,
+    FINE,
+    SUPERCLASSES,
+    WRITE,
+    mini_imagenet,
+    photo,
+    write_folders,
+    write_mini_imagenet,
+)
 
 
 def resized(image: Image.Image) -> np.ndarray:

@@ -14,10 +14,11 @@ from torchvision import datasets as torchvision
 
 from pflbench.data.datasets.cifar import CIFAR10, CIFAR100, COARSE
 from pflbench.data.datasets.groups import rotate_by_group, rotation_groups
-from pflbench.data.datasets.image_sources import FINE, SUPERCLASSES
 from pflbench.data.datasets.mnist import EMNIST, EMNIST_SPLITS, MNIST, RMNIST, FashionMNIST
 from pflbench.data.source import HALF, Dataset
 from pflbench.errors import PflbenchError
+
+from .image_collections import FINE, SUPERCLASSES
 
 TRAIN, TEST = 40, 10
 """Images of a split."""

@@ -201,44 +201,16 @@ class Characters(ImageSource):
         }
 
 
-CIFAR_FS = tuple(
+CIFAR_FS = np.array(
     (
-        "apple aquarium_fish bear bee bottle bowl boy bridge bus can castle caterpillar chair clock cloud cockroach "
-        "couch cup dinosaur dolphin elephant forest girl hamster house kangaroo keyboard lawn_mower lion lizard "
-        "lobster mountain mouse mushroom oak_tree orange orchid palm_tree pear pine_tree plate porcupine possum rabbit "
-        "raccoon ray road seal shrew skunk skyscraper snake spider squirrel streetcar sunflower tank tiger train trout "
-        "tulip turtle willow_tree wolf"
-    ).split()
+        "0 1 3 6 9 10 11 12 13 16 17 18 20 22 23 24 25 28 29 30 31 33 35 36 37 38 39 41 43 44 45 49 50 51 52 53 54 56 "
+        "57 59 61 63 64 65 66 67 68 72 74 75 76 78 79 80 81 82 85 88 90 91 92 93 96 97"
+    ).split(),
+    dtype=np.int64,
 )
-"""The training classes of CIFAR-FS, as torchmeta 1.8.0 lists them."""
-FINE = sorted(
-    [
-        *CIFAR_FS,
-        *(
-            "baby beaver bed beetle bicycle butterfly camel cattle chimpanzee crab crocodile flatfish fox lamp leopard "
-            "man maple_tree motorcycle otter pickup_truck plain poppy rocket rose sea shark snail sweet_pepper table "
-            "telephone television tractor wardrobe whale woman worm"
-        ).split(),
-    ]
-)
-"""All classes of CIFAR-100; fine labels are their order."""
-FC100 = tuple(
-    (
-        "fish flowers food_containers fruit_and_vegetables household_electrical_devices household_furniture "
-        "large_man-made_outdoor_things large_natural_outdoor_scenes reptiles trees vehicles_1 vehicles_2"
-    ).split()
-)
-"""The training superclasses of FC100, as torchmeta 1.8.0 lists them."""
-SUPERCLASSES = sorted(
-    [
-        *FC100,
-        *(
-            "aquatic_mammals insects large_carnivores large_omnivores_and_herbivores medium_mammals "
-            "non-insect_invertebrates people small_mammals"
-        ).split(),
-    ]
-)
-"""All superclasses of CIFAR-100; coarse labels are their order."""
+"""Fine labels of the training classes of CIFAR-FS, as torchmeta 1.8.0 lists them."""
+FC100 = np.flatnonzero(np.isin(COARSE, (1, 2, 3, 4, 5, 6, 9, 10, 15, 17, 18, 19)))
+"""Fine labels of the training superclasses of FC100, from the same source."""
 
 
 class FromCIFAR100(ImageSource):
@@ -256,7 +228,7 @@ class FromCIFAR100(ImageSource):
     def pictures(self, root: Path) -> Listed:
         images, fine, _ = CIFAR100().pool(root, "train", "test")
         colors = images.transpose(0, 2, 3, 1)
-        return {FINE[label]: [*colors[fine == label]] for label in self.chosen}
+        return {str(label): [*colors[fine == label]] for label in self.chosen}
 
 
 class CIFARFS(FromCIFAR100):
@@ -264,7 +236,7 @@ class CIFARFS(FromCIFAR100):
 
     name: ClassVar = "cifar-fs"
     classes: ClassVar = 64
-    chosen: ClassVar = np.array([FINE.index(name) for name in CIFAR_FS])
+    chosen: ClassVar = CIFAR_FS
 
 
 class FewShotCIFAR100(FromCIFAR100):
@@ -272,7 +244,7 @@ class FewShotCIFAR100(FromCIFAR100):
 
     name: ClassVar = "fc100"
     classes: ClassVar = 60
-    chosen: ClassVar = np.flatnonzero(np.isin(COARSE, [SUPERCLASSES.index(name) for name in FC100]))
+    chosen: ClassVar = FC100
 
 
 class MiniImageNet(ImageSource):
