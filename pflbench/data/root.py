@@ -28,16 +28,14 @@ def data_root(override: str | Path | None = None) -> Path:
 
 
 def cache_folder() -> Path:
-    """The folder for what pflbench keeps on this machine (it may not exist yet)."""
-    return user_cache() / "pflbench"
+    """The folder for what pflbench keeps on this machine (it may not exist yet).
 
-
-def user_cache() -> Path:
-    """The user's folder of caches; below that of temporary files where there is no home folder, as in containers."""
+    It is below that of temporary files where there is no home folder, as in containers.
+    """
     try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "pflbench").expanduser()
     except RuntimeError:
-        return Path(tempfile.gettempdir()) / f"cache-{os.getuid()}"
+        return Path(tempfile.gettempdir(), f"cache-{os.getuid()}", "pflbench")
 
 
 def clear_stale(folder: Path, pattern: str, seconds: float) -> None:
