@@ -208,9 +208,9 @@ CIFAR_FS = np.array(
     ).split(),
     dtype=np.int64,
 )
-"""Fine labels of the training classes of CIFAR-FS, as torchmeta 1.8.0 lists them."""
+"""Fine labels of the 64 training classes of CIFAR-FS, as torchmeta 1.8.0 lists them."""
 FC100 = np.flatnonzero(np.isin(COARSE, (1, 2, 3, 4, 5, 6, 9, 10, 15, 17, 18, 19)))
-"""Fine labels of the training superclasses of FC100, from the same source."""
+"""Fine labels of the 60 classes of FC100's training superclasses, from the same source."""
 
 
 class FromCIFAR100(ImageSource):
@@ -219,8 +219,10 @@ class FromCIFAR100(ImageSource):
     by_hand: ClassVar = CIFAR100.by_hand
     downloads: ClassVar = CIFAR100.downloads
     least: ClassVar = 600
-    chosen: ClassVar[npt.NDArray[np.int64]]
-    """Fine labels."""
+
+    def __init__(self, name: str, chosen: npt.NDArray[np.int64]) -> None:
+        """`chosen`: their fine labels."""
+        self.name, self.classes, self.chosen = name, len(chosen), chosen  # type: ignore[misc]
 
     def parts(self, root: Path) -> list[Path]:
         return CIFAR100().parts(root)
@@ -229,22 +231,6 @@ class FromCIFAR100(ImageSource):
         images, fine, _ = CIFAR100().pool(root, "train", "test")
         colors = images.transpose(0, 2, 3, 1)
         return {str(label): [*colors[fine == label]] for label in self.chosen}
-
-
-class CIFARFS(FromCIFAR100):
-    """The 64 training classes of CIFAR-FS."""
-
-    name: ClassVar = "cifar-fs"
-    classes: ClassVar = 64
-    chosen: ClassVar = CIFAR_FS
-
-
-class FewShotCIFAR100(FromCIFAR100):
-    """FC100: the 60 classes of its 12 training superclasses."""
-
-    name: ClassVar = "fc100"
-    classes: ClassVar = 60
-    chosen: ClassVar = FC100
 
 
 class MiniImageNet(ImageSource):
@@ -286,7 +272,7 @@ SOURCES: Mapping[str, ImageSource] = {
         Flowers(),
         Characters(),
         MiniImageNet(),
-        CIFARFS(),
-        FewShotCIFAR100(),
+        FromCIFAR100("cifar-fs", CIFAR_FS),
+        FromCIFAR100("fc100", FC100),
     )
 }
