@@ -5,7 +5,7 @@ Files are never compared with torchvision's checksums: what counts is that every
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -23,7 +23,7 @@ from pflbench.data.unpickle import unpickled
 SIDE = 32
 """Pixels of an image in Meta-Dataset; the aspect ratio is not preserved."""
 
-Listed = dict[str, list[Picture]]
+Listed = Mapping[str, Sequence[Picture]]
 """Images of each class by its name, in the order of the pool."""
 
 
@@ -59,7 +59,7 @@ class ImageSource(Published):
 
     def pictures(self, root: Path) -> Listed:
         """Images of each class; raises whatever reading their lists raises."""
-        return {name: [*paths] for name, paths in images_by_class(self.parts(root)[0]).items()}
+        return images_by_class(self.parts(root)[0])
 
     def images(self, root: Path) -> ByClass:
         """The images, decoded once and cached (see `prepared`). Raises `ValueError` if there are too few."""
@@ -107,7 +107,7 @@ class Aircraft(ImageSource):
         for image, variant in (line.split(maxsplit=1) for path in lists for line in _lines(path)):
             left, upper, right, lower = edges[image]
             listed.setdefault(variant, []).append(Cropped(folder / f"{image}.jpg", (left, upper, right, lower)))
-        return {variant: [*sorted(listed[variant])] for variant in sorted(listed)}
+        return {variant: sorted(listed[variant]) for variant in sorted(listed)}
 
 
 def _lines(path: Path) -> list[str]:
@@ -196,9 +196,7 @@ class Characters(ImageSource):
 
     def pictures(self, root: Path) -> Listed:
         alphabets = [alphabet for part in self.parts(root) for alphabet in sorted(part.iterdir()) if alphabet.is_dir()]
-        return {
-            f"{path.name}/{name}": [*images] for path in alphabets for name, images in images_by_class(path).items()
-        }
+        return {f"{path.name}/{name}": images for path in alphabets for name, images in images_by_class(path).items()}
 
 
 CIFAR_FS = np.array(
