@@ -49,7 +49,7 @@ def tune(
     from pflbench.cli.progress import Display
     from pflbench.running.training import train
     from pflbench.running.tuning import check_scored_rounds, jobs_of_searches, tuning_outcomes
-    from pflbench.store.store import Store
+    from pflbench.store.store import ShownStore
     from pflbench.suite.load import loaded
     from pflbench.suite.tuning import searches, tuned_rows
 
@@ -61,12 +61,11 @@ def tune(
     (content,) = loaded(selection.suites, execution.data_dir)
     methods = tuned_rows(content, selection.profile) if method is None else [method]
     every = [one for name in methods for one in searches(content, name, selection, grid=typed)]
-    check_scored_rounds(every, Store(results, packaged=True), execution.evaluate_every)
+    check_scored_rounds(every, ShownStore(results), execution.evaluate_every)
     command = _command(content.called, selection, typed, execution.evaluate_every)
 
     def outcomes() -> list[Tuning]:
-        store = Store(results, packaged=True)
-        return tuning_outcomes(every, store, command)
+        return tuning_outcomes(every, ShownStore(results), command)
 
     with Display(quiet) as display:
         outcome = train(jobs_of_searches(every), replace(execution, results=results), display.event, dry=dry_run)

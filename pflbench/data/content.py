@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
@@ -94,11 +94,8 @@ def _digest(parts: Iterable[bytes | memoryview]) -> str:
 
 
 def _of_files(declared: Callable[[Path], Iterable[str | Path]], root: Path) -> str | None:
-    return _of_named(sorted(_named_files(declared, root)))
-
-
-def _of_named(files: Sequence[tuple[str, Path]]) -> str | None:
     """16 hex digits for the names and bytes of files; None if there are none. They are `prepared`."""
+    files = sorted(_named_files(declared, root))
 
     def hashed() -> tuple[npt.NDArray[np.str_]]:
         return (np.array(_digest(f"{name}\0{_sha256(path)}\n".encode() for name, path in files)),)

@@ -11,9 +11,6 @@ from pathlib import Path
 
 from pflbench.errors import UsageError
 
-_DAY = 24 * 60 * 60
-"""Seconds."""
-
 
 def data_root(override: str | Path | None = None) -> Path:
     """The folder that holds the datasets, in torchvision's layouts (it may not exist yet).
@@ -31,21 +28,19 @@ def data_root(override: str | Path | None = None) -> Path:
 
 
 def cache_folder() -> Path:
-    """The folder for what pflbench keeps on this machine (it may not exist yet)."""
-    return user_cache() / "pflbench"
+    """The folder for what pflbench keeps on this machine (it may not exist yet).
 
-
-def user_cache() -> Path:
-    """The user's folder of caches; below that of temporary files where there is no home folder, as in containers."""
+    It is below that of temporary files where there is no home folder, as in containers.
+    """
     try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "pflbench").expanduser()
     except RuntimeError:
-        return Path(tempfile.gettempdir()) / f"cache-{os.getuid()}"
+        return Path(tempfile.gettempdir(), f"cache-{os.getuid()}", "pflbench")
 
 
-def clear_halves(folder: Path) -> None:
-    """Delete what processes that were killed a day ago or earlier left half-written in a folder of the cache."""
+def clear_stale(folder: Path, pattern: str, seconds: float) -> None:
+    """Delete files and folders that killed processes left half-written: those that are untouched for so long."""
     with suppress(OSError):
-        for path in folder.glob(".*"):
-            if time.time() - path.stat().st_mtime > _DAY:
+        for path in folder.glob(pattern):
+            if time.time() - path.lstat().st_mtime > seconds:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()

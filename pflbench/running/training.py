@@ -25,7 +25,7 @@ from pflbench.spec import RunSpec
 from pflbench.store.header import Stored
 from pflbench.store.requests import Request, keep_requests
 from pflbench.store.shipped import came_with_pflbench
-from pflbench.store.store import Store
+from pflbench.store.store import ShownStore, Store
 from pflbench.suite.cells import Expansion
 from pflbench.suite.expand import expand
 from pflbench.suite.load import loaded
@@ -152,7 +152,7 @@ def train(jobs: Sequence[Job], execution: Execution, on_event: OnEvent = unheard
     """
     if execution.executor == "local":
         choose_devices(execution.device)  # before anything is done in vain
-    store = Store(execution.results, packaged=True, fresh=execution.fresh)
+    store = ShownStore(execution.results, execution.fresh)
     chosen = in_shard({job.specs[0]: job.code for job in jobs}, execution.shard)
     jobs = [job for job in jobs if job.specs[0] in chosen]
     todo, outcome = _select(jobs, store, execution, on_event)

@@ -65,8 +65,7 @@ class Rows(Sequence[Row]):
         return tuple(itertools.starmap(self.kind, made))
 
     def __len__(self) -> int:
-        last = next(reversed(self.columns.values()))
-        return len(last.codes if isinstance(last, Words) else last)
+        return len(next(reversed(self.columns.values())))  # of either kind, a column of numbers
 
     def __getitem__(self, index: Any) -> Any:
         return self._rows[index]
@@ -122,11 +121,9 @@ class Scores(Rows[Score]):
 
     def at(self, stage: str) -> Mapping[int, Moment]:
         """Return the scores at a stage by round, in ascending order. Of scores of the same pair the last one counts."""
-        if stage not in self._moments:
-            self._moments[stage] = dict(self._by_round(stage))
-        return self._moments[stage]
-
-    def _by_round(self, stage: str) -> Iterator[tuple[int, Moment]]:
+        if stage in self._moments:
+            return self._moments[stage]
+        moments = self._moments[stage] = dict[int, Moment]()
         columns: Mapping[str, Any] = self.columns
         rows = columns["stage"].where(stage)
         rows = rows[np.argsort(columns["round"][rows], kind="stable")]
@@ -141,7 +138,8 @@ class Scores(Rows[Score]):
             accuracies[at_step, at_client] = columns["accuracy"][some]
             counts[at_step, at_client] = columns["count"][some]
             scored = ~np.isnan(counts)
-            yield round, Moment(clients, steps, accuracies, counts, None if scored.all() else scored)
+            moments[round] = Moment(clients, steps, accuracies, counts, None if scored.all() else scored)
+        return moments
 
 
 scores_of, metrics_of = Scores.of, Metrics.of

@@ -26,14 +26,13 @@ class Counts(NamedTuple):
     data: str
 
 
-def write_counts(results: Path, federation: RunSpec, counts: Counts) -> Path:
+def write_counts(results: Path, federation: RunSpec, counts: Counts) -> None:
     """Store what was counted of a run's federation; the file appears whole or not at all. Raises `StoreError`."""
     path = _path(results, federation)
     with files.replacing(path) as (file, temporary):
         file.write(json.dumps(counts._asdict(), indent=2).encode() + b"\n")
         files.sync(file)
         temporary.replace(path)
-    return path
 
 
 def read_counts(results: Path, federation: RunSpec) -> Counts | None:

@@ -166,9 +166,9 @@ def metadata(run: RunResult) -> Texts:
     return texts
 
 
-def sealed(texts: Texts, rows: str) -> Texts:
+def sealed(run: RunResult, rows: str) -> Texts:
     """A run's metadata with the checksum of its rows, and one of everything."""
-    whole = texts | {_ROWS: rows}
+    whole = metadata(run) | {_ROWS: rows}
     return whole | {_CHECKSUM: _sum(whole)}
 
 

@@ -65,10 +65,7 @@ def thin(packs: Path, into: Path) -> None:
         if path.suffix != ".parquet":
             (into / path.name).write_bytes(path.read_bytes())
             continue
-        pack = runfile.RunFile(path)
-        for reason in pack.unread:
-            raise reason
-        runfile.write_pack(into, [*map(shortened, pack.read(pack.entries).values())])
+        runfile.write_pack(into, map(shortened, runfile.RunFile(path).read_whole().values()))
 
 
 def shortened(result: RunResult) -> RunResult:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pflbench.errors import StoreError
 from pflbench.result import RunResult
@@ -25,9 +25,6 @@ class MissingRun(StoreError):
     """The store has no readable run of this id."""
 
 
-StoredRuns = list[Stored]
-
-
 class Store:
     """The runs under a results folder: `<root>/runs/<id>.parquet` each, or many in `<root>/packs/*.parquet`.
 
@@ -37,16 +34,18 @@ class Store:
 
     Args:
         root: The results folder.
-        packaged: Read also the packs that came with pflbench, where they are not those of the results folder.
         fresh: Leave out the runs that came with pflbench, wherever they lie.
     """
 
-    def __init__(self, root: Path, packaged: bool = False, fresh: bool = False) -> None:
+    packaged: ClassVar = False
+    """Read also the packs that came with pflbench, where they are not those of the results folder."""
+
+    def __init__(self, root: Path, fresh: bool = False) -> None:
         self.root, self.fresh = Path(root), fresh
         self.runs, self.packs = self.root / "runs", self.root / "packs"
         self.folders = [self.runs, self.packs]
         came = shipped.shipped_folder()
-        if packaged and not fresh and came.resolve() != self.packs.resolve():
+        if self.packaged and not fresh and came.resolve() != self.packs.resolve():
             self.folders.append(came)
         self._shipped = shipped.shipped_runs()
         self._files: dict[Path, RunFile] = {}
@@ -134,7 +133,7 @@ class Store:
                         results[id] = self.read(id)
         return results
 
-    def list(self) -> StoredRuns:
+    def list(self) -> Sequence[Stored]:
         """Every readable run, sorted by id. Raises `StoreError`."""
         self.conflicts()
         return [run for _, run in sorted(self.every().items())]
@@ -215,5 +214,4 @@ class Store:
 class ShownStore(Store):
     """The runs under a results folder for readers, with those that came with pflbench, unless `fresh`."""
 
-    def __init__(self, root: Path, fresh: bool = False) -> None:
-        super().__init__(root, packaged=True, fresh=fresh)
+    packaged = True

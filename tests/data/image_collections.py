@@ -9,10 +9,47 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from pflbench.data.datasets.image_sources import FINE
-
 CLASSES, EACH = 12, 6
 """Of every collection here, but for those of CIFAR-100, which has 100 classes."""
+
+CIFAR_FS = tuple(
+    (
+        "apple aquarium_fish bear bee bottle bowl boy bridge bus can castle caterpillar chair clock cloud cockroach "
+        "couch cup dinosaur dolphin elephant forest girl hamster house kangaroo keyboard lawn_mower lion lizard "
+        "lobster mountain mouse mushroom oak_tree orange orchid palm_tree pear pine_tree plate porcupine possum rabbit "
+        "raccoon ray road seal shrew skunk skyscraper snake spider squirrel streetcar sunflower tank tiger train trout "
+        "tulip turtle willow_tree wolf"
+    ).split()
+)
+"""The training classes of CIFAR-FS, as torchmeta 1.8.0 lists them."""
+FINE = sorted(
+    [
+        *CIFAR_FS,
+        *(
+            "baby beaver bed beetle bicycle butterfly camel cattle chimpanzee crab crocodile flatfish fox lamp leopard "
+            "man maple_tree motorcycle otter pickup_truck plain poppy rocket rose sea shark snail sweet_pepper table "
+            "telephone television tractor wardrobe whale woman worm"
+        ).split(),
+    ]
+)
+"""All classes of CIFAR-100; fine labels are their order."""
+FC100 = tuple(
+    (
+        "fish flowers food_containers fruit_and_vegetables household_electrical_devices household_furniture "
+        "large_man-made_outdoor_things large_natural_outdoor_scenes reptiles trees vehicles_1 vehicles_2"
+    ).split()
+)
+"""The training superclasses of FC100, as torchmeta 1.8.0 lists them."""
+SUPERCLASSES = sorted(
+    [
+        *FC100,
+        *(
+            "aquatic_mammals insects large_carnivores large_omnivores_and_herbivores medium_mammals "
+            "non-insect_invertebrates people small_mammals"
+        ).split(),
+    ]
+)
+"""All superclasses of CIFAR-100; coarse labels are their order."""
 
 
 def pixels(*shape: int) -> np.ndarray:

@@ -19,8 +19,7 @@ from pflbench.data.datasets.cifar import CIFAR10, CIFAR100
 from pflbench.data.datasets.digit_five import DigitFive
 from pflbench.data.datasets.digits import Digits, RotatedDigits
 from pflbench.data.datasets.femnist import FEMNISTLetters
-from pflbench.data.datasets.groups import rotate_by_group, rotation_groups
-from pflbench.data.datasets.mnist import EMNIST, MNIST, RMNIST, FashionMNIST
+from pflbench.data.datasets.mnist import EMNIST, MNIST, RMNIST, FashionMNIST, rotate_by_group, rotation_groups
 from pflbench.data.datasets.sun397 import SUN397
 from pflbench.data.root import data_root
 from pflbench.data.source import Dataset

@@ -14,13 +14,13 @@ from PIL import Image
 from torchvision import datasets as torchvision
 
 from pflbench.data.datasets import digit_five
-from pflbench.data.datasets.digit_five import SOURCES, DigitFive, Which
+from pflbench.data.datasets.digit_five import SOURCES, DigitFive
 from pflbench.data.pixels import image_pixels
 from pflbench.data.source import HALF, Dataset
 from pflbench.errors import DataMissing, PflbenchError
 
 TRAIN, TEST = 20, 10
-SPLITS: list[tuple[Which, int]] = [("train", TRAIN), ("test", TEST)]
+SPLITS = [("train", TRAIN), ("test", TEST)]
 
 
 def digits(count: int) -> np.ndarray:
@@ -124,7 +124,7 @@ def five(root: Path) -> Path:
     ],
 )
 def test_a_source_reads_what_was_written(
-    name: str, write: Callable[[Path], None], shape: tuple[int, ...], which: Which, count: int, root: Path
+    name: str, write: Callable[[Path], None], shape: tuple[int, ...], which: str, count: int, root: Path
 ) -> None:
     with pytest.raises(DataMissing):
         SOURCES[name].require(root)
@@ -150,7 +150,7 @@ def test_synthetic_digits_lie_in_folders(root: Path) -> None:
 def test_usps_reads_as_torchvision_reads_it(root: Path) -> None:
     write_usps_texts(root)
     for which, train in (("train", True), ("test", False)):
-        images, labels = SOURCES["usps"].split(root, which)  # type: ignore[arg-type]
+        images, labels = SOURCES["usps"].split(root, which)
         other = torchvision.USPS(root / "USPS", train=train)
         assert np.array_equal(np.asarray(images), other.data) and np.array_equal(labels, other.targets)
 

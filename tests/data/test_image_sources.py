@@ -10,20 +10,24 @@ import pytest
 from PIL import Image
 
 from pflbench.data.datasets.cifar import COARSE
-from pflbench.data.datasets.image_sources import (
-    CIFAR_FS,
-    FC100,
-    FINE,
-    SIDE,
-    SUPERCLASSES,
-    Characters,
-    FewShotCIFAR100,
-)
+from pflbench.data.datasets.image_sources import SIDE, Characters
 from pflbench.data.datasets.meta_dataset import PAPER, SOURCES, MetaDataset
 from pflbench.data.source import Dataset
 from pflbench.errors import DataMissing, PflbenchError
 
-from .image_collections import CLASSES, EACH, WRITE, mini_imagenet, photo, write_folders, write_mini_imagenet
+from .image_collections import (
+    CIFAR_FS,
+    CLASSES,
+    EACH,
+    FC100,
+    FINE,
+    SUPERCLASSES,
+    WRITE,
+    mini_imagenet,
+    photo,
+    write_folders,
+    write_mini_imagenet,
+)
 
 
 def resized(image: Image.Image) -> np.ndarray:
@@ -114,7 +118,7 @@ def test_the_few_shot_splits_of_cifar100(small_sources: Path) -> None:
     assert len(set(FINE)) == 100 and len(set(SUPERCLASSES)) == 20
     WRITE["cifar-fs"](small_sources)
     fs, fc = SOURCES["cifar-fs"].images(small_sources), SOURCES["fc100"].images(small_sources)
-    assert fc.counts.tolist() == [EACH] * FewShotCIFAR100.classes and fs.hash != fc.hash
+    assert fc.counts.tolist() == [EACH] * SOURCES["fc100"].classes and fs.hash != fc.hash
     with np.load(small_sources / "cifar100.npz") as read:
         images = np.concatenate([read["train_images"], read["test_images"]]).transpose(0, 3, 1, 2)
         fine = np.concatenate([read["train_labels"], read["test_labels"]])

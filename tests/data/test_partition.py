@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pflbench.data.datasets.groups import rotation_groups
+from pflbench.data.datasets.mnist import rotation_groups
 from pflbench.data.partition import Partition, legacy_stream, shuffled
 from pflbench.data.partitions import cafeme
 from pflbench.data.partitions.cafeme import Dirichlet, Kinds, Shards

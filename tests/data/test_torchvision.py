@@ -13,11 +13,19 @@ import torch
 from torchvision import datasets as torchvision
 
 from pflbench.data.datasets.cifar import CIFAR10, CIFAR100, COARSE
-from pflbench.data.datasets.groups import rotate_by_group, rotation_groups
-from pflbench.data.datasets.image_sources import FINE, SUPERCLASSES
-from pflbench.data.datasets.mnist import EMNIST, EMNIST_SPLITS, MNIST, RMNIST, FashionMNIST
+from pflbench.data.datasets.mnist import (
+    EMNIST,
+    EMNIST_SPLITS,
+    MNIST,
+    RMNIST,
+    FashionMNIST,
+    rotate_by_group,
+    rotation_groups,
+)
 from pflbench.data.source import HALF, Dataset
 from pflbench.errors import PflbenchError
+
+from .image_collections import FINE, SUPERCLASSES
 
 TRAIN, TEST = 40, 10
 """Images of a split."""
@@ -189,7 +197,7 @@ def test_workers_share_pools(tmp_path: Path, cache: Path, monkeypatch: pytest.Mo
         write(tmp_path)
     datasets: list[tuple[Dataset, int]] = [(MNIST(), 0), (CIFAR10(), 0), *((RMNIST(), seed) for seed in (0, 1))]
     made = [dataset.load(tmp_path, seed) for dataset, seed in datasets]
-    monkeypatch.setattr("pflbench.data.datasets.groups.rotate_by_group", None)
+    monkeypatch.setattr("pflbench.data.datasets.mnist.rotate_by_group", None)
     monkeypatch.setattr("pflbench.data.published.Torchvision.read_split", None)
     again = [dataset.load(tmp_path, seed) for dataset, seed in datasets]
     files = [mapped(source.images) for source in again]

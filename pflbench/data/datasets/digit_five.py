@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,6 @@ MOST = {"train": 25_000, "test": 9_000}
 PUBLISHED = {"mnist": 60_000, "svhn": 73_257, "usps": 7_291, "mnist-m": 59_001, "synthetic": 10_000}
 """Training images of the sources as published; the pool has what the files hold."""
 
-Which = Literal["train", "test"]
 Split = tuple[Sequence[Path] | npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 """Image files, or pixels ["images", "height", "width"] and perhaps 3 colors, and labels int64 ["images"], in 0..9."""
 
@@ -34,7 +33,7 @@ class DigitSource(Published):
 
     command: ClassVar = "digit-five"
 
-    def split(self, root: Path, which: Which) -> Split:
+    def split(self, root: Path, which: str) -> Split:
         """One split of a source whose files are present."""
         raise NotImplementedError
 
@@ -45,7 +44,7 @@ class TorchvisionDigits(Torchvision, DigitSource):
     def __init__(self, name: str, needs: Sequence[str], calls: Sequence[tuple[str, str, Mapping[str, object]]]) -> None:
         self.name, self.needs, self.downloads = name, needs, calls  # type: ignore[misc]
 
-    def split(self, root: Path, which: Which) -> Split:
+    def split(self, root: Path, which: str) -> Split:
         images, labels = self.read_split(root, which)
         return images[:, 0] if images.shape[1] == 1 else images.transpose(0, 2, 3, 1), labels
 
@@ -57,7 +56,7 @@ class MNISTM(DigitSource):
     by_hand: ClassVar = "unpack mnist_m.tar.gz from http://yaroslav.ganin.net in {root}"
     needs: ClassVar = tuple(f"mnist_m/mnist_m_{n}" for n in ("train_labels.txt", "test_labels.txt", "train", "test"))
 
-    def split(self, root: Path, which: Which) -> Split:
+    def split(self, root: Path, which: str) -> Split:
         lists = (root / f"mnist_m/mnist_m_{which}_labels.txt").read_text(encoding="utf-8-sig").split()
         return [root / f"mnist_m/mnist_m_{which}" / name for name in lists[::2]], np.array(lists[1::2], dtype=np.int64)
 
@@ -69,7 +68,7 @@ class SyntheticDigits(DigitSource):
     by_hand: ClassVar = "unpack https://www.kaggle.com/datasets/prasunroy/synthetic-digits in {root}"  # an account
     needs: ClassVar = ("synthetic_digits/imgs_train", "synthetic_digits/imgs_valid")
 
-    def split(self, root: Path, which: Which) -> Split:
+    def split(self, root: Path, which: str) -> Split:
         folder = self.parts(root)[0 if which == "train" else 1]
         listed = [(path, int(digit)) for digit, paths in images_by_class(folder).items() for path in paths]
         return [path for path, _ in listed], np.array([digit for _, digit in listed])
@@ -117,16 +116,16 @@ class DigitFive(SeveralSources[DigitSource]):
         `kind` is 10 * source + digit, sources numbered in the order above, whichever are chosen. `hash` covers
         images and kinds.
         """
-        whiches: tuple[Which, Which] = ("train", "test")
-        parts = [_part(root, name, source, which) for which in whiches for name, source in self.chosen.items()]
+        chosen = self.chosen.items()
+        parts = [_part(root, name, source, which) for which in ("train", "test") for name, source in chosen]
         images, kind = (np.concatenate(some) for some in zip(*parts, strict=True))
-        test = sum(len(kind) for _, kind in parts[len(self.chosen) :])
+        test = sum(len(kind) for _, kind in parts[len(chosen) :])
         normalization = Normalization(HALF.mean * 3, HALF.std * 3)  # the paper names none
         return Source.of(images, kind % 10, self.classes, kind, hashed=kind, test=test, normalization=normalization)
 
 
 def _part(
-    root: Path, name: str, source: DigitSource, which: Which
+    root: Path, name: str, source: DigitSource, which: str
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     """Images that are taken of one split of one source, uint8 ["images", 3, 32, 32], and their kinds."""
     images, labels = source.split(root, which)

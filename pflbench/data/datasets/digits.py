@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.data.datasets.groups import rotated
+from pflbench.data.datasets.mnist import rotated
 from pflbench.data.prepared import prepared
 from pflbench.data.source import Source, content_hash
 from pflbench.errors import UsageError

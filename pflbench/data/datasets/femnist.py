@@ -160,13 +160,11 @@ class FEMNIST(Published):
         """The same pool for every seed; `kind` is the writer, numbered by sorted ids."""
         files = self.parts(root)
         training = len(_files(root / "femnist/data/train", "*.json"))
-        leafs = self.source == "leaf"
-        samples = leaf(files[:training], files[training:]) if leafs else hugging_face(files)
+        samples = leaf(files[:training], files[training:]) if self.source == "leaf" else hugging_face(files)
         end = len(samples.images) if self.test else int(samples.training)
         images, labels, kind = _white(samples.images[:end]), samples.characters[:end], samples.writers[:end]
-        normalization = Normalization(
-            (0.5,), (-0.5,)
-        )  # 1 - 2x: paper, 1 in the files, is -1, and ink 1 (CAFeMe's code)
+        # 1 - 2x: paper, 1 in the files, is -1, and ink 1 (CAFeMe's code).
+        normalization = Normalization((0.5,), (-0.5,))
         test = end - int(samples.training)
         return Source.of(images[:, None], labels, self.classes, kind, test=test, normalization=normalization)
 

@@ -5,7 +5,7 @@ Files are never compared with torchvision's checksums: what counts is that every
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -23,7 +23,7 @@ from pflbench.data.unpickle import unpickled
 SIDE = 32
 """Pixels of an image in Meta-Dataset; the aspect ratio is not preserved."""
 
-Listed = dict[str, list[Picture]]
+Listed = Mapping[str, Sequence[Picture]]
 """Images of each class by its name, in the order of the pool."""
 
 
@@ -59,7 +59,7 @@ class ImageSource(Published):
 
     def pictures(self, root: Path) -> Listed:
         """Images of each class; raises whatever reading their lists raises."""
-        return {name: [*paths] for name, paths in images_by_class(self.parts(root)[0]).items()}
+        return images_by_class(self.parts(root)[0])
 
     def images(self, root: Path) -> ByClass:
         """The images, decoded once and cached (see `prepared`). Raises `ValueError` if there are too few."""
@@ -107,7 +107,7 @@ class Aircraft(ImageSource):
         for image, variant in (line.split(maxsplit=1) for path in lists for line in _lines(path)):
             left, upper, right, lower = edges[image]
             listed.setdefault(variant, []).append(Cropped(folder / f"{image}.jpg", (left, upper, right, lower)))
-        return {variant: [*sorted(listed[variant])] for variant in sorted(listed)}
+        return {variant: sorted(listed[variant]) for variant in sorted(listed)}
 
 
 def _lines(path: Path) -> list[str]:
@@ -196,49 +196,19 @@ class Characters(ImageSource):
 
     def pictures(self, root: Path) -> Listed:
         alphabets = [alphabet for part in self.parts(root) for alphabet in sorted(part.iterdir()) if alphabet.is_dir()]
-        return {
-            f"{path.name}/{name}": [*images] for path in alphabets for name, images in images_by_class(path).items()
-        }
+        return {f"{path.name}/{name}": images for path in alphabets for name, images in images_by_class(path).items()}
 
 
-CIFAR_FS = tuple(
+CIFAR_FS = np.array(
     (
-        "apple aquarium_fish bear bee bottle bowl boy bridge bus can castle caterpillar chair clock cloud cockroach "
-        "couch cup dinosaur dolphin elephant forest girl hamster house kangaroo keyboard lawn_mower lion lizard "
-        "lobster mountain mouse mushroom oak_tree orange orchid palm_tree pear pine_tree plate porcupine possum rabbit "
-        "raccoon ray road seal shrew skunk skyscraper snake spider squirrel streetcar sunflower tank tiger train trout "
-        "tulip turtle willow_tree wolf"
-    ).split()
+        "0 1 3 6 9 10 11 12 13 16 17 18 20 22 23 24 25 28 29 30 31 33 35 36 37 38 39 41 43 44 45 49 50 51 52 53 54 56 "
+        "57 59 61 63 64 65 66 67 68 72 74 75 76 78 79 80 81 82 85 88 90 91 92 93 96 97"
+    ).split(),
+    dtype=np.int64,
 )
-"""The training classes of CIFAR-FS, as torchmeta 1.8.0 lists them."""
-FINE = sorted(
-    [
-        *CIFAR_FS,
-        *(
-            "baby beaver bed beetle bicycle butterfly camel cattle chimpanzee crab crocodile flatfish fox lamp leopard "
-            "man maple_tree motorcycle otter pickup_truck plain poppy rocket rose sea shark snail sweet_pepper table "
-            "telephone television tractor wardrobe whale woman worm"
-        ).split(),
-    ]
-)
-"""All classes of CIFAR-100; fine labels are their order."""
-FC100 = tuple(
-    (
-        "fish flowers food_containers fruit_and_vegetables household_electrical_devices household_furniture "
-        "large_man-made_outdoor_things large_natural_outdoor_scenes reptiles trees vehicles_1 vehicles_2"
-    ).split()
-)
-"""The training superclasses of FC100, as torchmeta 1.8.0 lists them."""
-SUPERCLASSES = sorted(
-    [
-        *FC100,
-        *(
-            "aquatic_mammals insects large_carnivores large_omnivores_and_herbivores medium_mammals "
-            "non-insect_invertebrates people small_mammals"
-        ).split(),
-    ]
-)
-"""All superclasses of CIFAR-100; coarse labels are their order."""
+"""Fine labels of the 64 training classes of CIFAR-FS, as torchmeta 1.8.0 lists them."""
+FC100 = np.flatnonzero(np.isin(COARSE, (1, 2, 3, 4, 5, 6, 9, 10, 15, 17, 18, 19)))
+"""Fine labels of the 60 classes of FC100's training superclasses, from the same source."""
 
 
 class FromCIFAR100(ImageSource):
@@ -247,8 +217,10 @@ class FromCIFAR100(ImageSource):
     by_hand: ClassVar = CIFAR100.by_hand
     downloads: ClassVar = CIFAR100.downloads
     least: ClassVar = 600
-    chosen: ClassVar[npt.NDArray[np.int64]]
-    """Fine labels."""
+
+    def __init__(self, name: str, chosen: npt.NDArray[np.int64]) -> None:
+        """`chosen`: their fine labels."""
+        self.name, self.classes, self.chosen = name, len(chosen), chosen  # type: ignore[misc]
 
     def parts(self, root: Path) -> list[Path]:
         return CIFAR100().parts(root)
@@ -256,23 +228,7 @@ class FromCIFAR100(ImageSource):
     def pictures(self, root: Path) -> Listed:
         images, fine, _ = CIFAR100().pool(root, "train", "test")
         colors = images.transpose(0, 2, 3, 1)
-        return {FINE[label]: [*colors[fine == label]] for label in self.chosen}
-
-
-class CIFARFS(FromCIFAR100):
-    """The 64 training classes of CIFAR-FS."""
-
-    name: ClassVar = "cifar-fs"
-    classes: ClassVar = 64
-    chosen: ClassVar = np.array([FINE.index(name) for name in CIFAR_FS])
-
-
-class FewShotCIFAR100(FromCIFAR100):
-    """FC100: the 60 classes of its 12 training superclasses."""
-
-    name: ClassVar = "fc100"
-    classes: ClassVar = 60
-    chosen: ClassVar = np.flatnonzero(np.isin(COARSE, [SUPERCLASSES.index(name) for name in FC100]))
+        return {str(label): [*colors[fine == label]] for label in self.chosen}
 
 
 class MiniImageNet(ImageSource):
@@ -314,7 +270,7 @@ SOURCES: Mapping[str, ImageSource] = {
         Flowers(),
         Characters(),
         MiniImageNet(),
-        CIFARFS(),
-        FewShotCIFAR100(),
+        FromCIFAR100("cifar-fs", CIFAR_FS),
+        FromCIFAR100("fc100", FC100),
     )
 }

@@ -68,9 +68,8 @@ class UserImages:
     def __post_init__(self) -> None:
         if (self.mean is None) != (self.std is None) or (self.normalize and self.mean is not None):
             raise UsageError(f"{self.name}: set mean and std, or normalize alone.")
-        for option in (self.mean, self.std):
-            _ = option is None or _numbers(option)  # a text that is no number raises
-        if self.std is not None and not min(_numbers(self.std)) > 0:
+        numbers = [_numbers(option) for option in (self.mean, self.std) if option is not None]
+        if numbers and not min(numbers[1]) > 0:
             raise UsageError(f"{self.name}: std must be greater than 0, not {self.std}.")
 
     @property

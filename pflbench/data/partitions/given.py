@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -52,19 +52,15 @@ class Given:
             raise UsageError(
                 f"{self.file.name} has {len(hands)} clients and the suite {clients}: write clients = {len(hands)}."
             )
-        if not self.overlap:
-            self._check_overlap(hands)
-        return hands
-
-    def _check_overlap(self, hands: Sequence[Hand]) -> None:
-        """Raise `UsageError` where a row that a client trains on occurs a second time."""
-        train, test = (np.concatenate(parts) for parts in zip(*hands, strict=True))
+        train, tested = (np.concatenate(parts) for parts in zip(*hands, strict=True))
         rows, counts = np.unique(train, return_counts=True)
-        if len(twice := np.union1d(rows[counts > 1], np.intersect1d(train, test))):
+        twice = np.union1d(rows[counts > 1], np.intersect1d(train, tested))
+        if len(twice) and not self.overlap:
             raise UsageError(
                 f"{self.file.name}: a client trains on row {twice[0]}, and it occurs a second time, in a train or test "
                 "list. Remove one, or set overlap = true."
             )
+        return hands
 
 
 def read_clients(path: Path) -> list[Hand]:

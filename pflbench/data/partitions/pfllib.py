@@ -56,8 +56,7 @@ class PFLlib:
             split = dirichlet_split("PFLlib", labels, clients, self.alpha, self.minimum, random)
         else:
             split = self._pathological(labels, clients, random)
-        hands = [self._hand(rows, random) for rows in split]
-        return hands
+        return [self._hand(rows, random) for rows in split]
 
     def _pathological(self, labels: Rows, clients: int, random: np.random.RandomState) -> list[Rows]:
         names = int(labels.max()) + 1
