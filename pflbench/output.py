@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryFile
 from textwrap import TextWrapper
 from typing import IO
 
-from pflbench.errors import StoreError, UsageError
+from pflbench.errors import StoreError
 
 _SEQUENCES = re.compile(
     r"(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # OSC: titles, links, the clipboard
@@ -85,17 +83,6 @@ def requested(path: Path) -> Iterator[IO[bytes]]:
             yield file
     except OSError as error:
         raise StoreError(f"Cannot write {str(path)!r}: {error.strerror or error}.") from error
-
-
-def check_writable(path: Path) -> None:
-    """Raise `UsageError` if a file cannot be written there, before work of minutes is done for it."""
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        with TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise UsageError(f"Cannot write {str(path)!r}: {error.strerror or error}.") from error
 
 
 def _is_device(path: Path) -> bool:
