@@ -9,8 +9,6 @@ import copy
 import inspect
 import json
 import math
-import sys
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -22,7 +20,7 @@ from torch.utils import _pytree as pytree
 from pflbench import names
 from pflbench.engine import snapshot
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
-from pflbench.errors import PflbenchError
+from pflbench.errors import PflbenchError, one_line
 from pflbench.hyper import check_declared, check_method
 from pflbench.methods.base import Draw, Method, Round
 from pflbench.models.network import Network
@@ -194,10 +192,7 @@ def _run(name: str, check: Callable[[Case], str], case: Case) -> Finding:
     except (AssertionError, PflbenchError) as error:
         return Finding(name, str(error))
     except (Exception, SystemExit) as error:
-        file = getattr(sys.modules.get(type(case.method).__module__), "__file__", "")
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-        text = (str(error).strip().splitlines() or ["no message"])[0]
-        return Finding(name, f"{type(error).__name__}: {text}" + (f" ({file}, line {lines[-1]})" if lines else ""))
+        return Finding(name, one_line(error))
 
 
 def purity(case: Case) -> str:
