@@ -18,7 +18,7 @@ from pflbench.engine import host
 from pflbench.engine.batches import support_streams
 from pflbench.engine.capture import Graphs
 from pflbench.engine.client_map import PORTION, ClientMap, Data, Execution, Item, Owner, Watched, keyed, one_lane
-from pflbench.engine.evaluate import OnModel, before_aggregation, evaluate, leaves_models, personal
+from pflbench.engine.evaluate import OnModel, Scorer, before_aggregation, leaves_models
 from pflbench.engine.forms import draws, models, pair, returned
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.run import Initial, Run, arrived, coin, sample_cohort, weights
@@ -217,7 +217,8 @@ class Simulation:
                 if client in self.runs[index].scored
             }
             on_model = self.setup.on_model if self.rounds + 1 == self.runs[0].spec.rounds else None
-            for index, scores in personal(self.method, self.alive, self.clients, self.rounds + 1, trained, on_model):
+            scorer = Scorer(self.method, self.alive, self.clients, self.rounds + 1, on_model)
+            for index, scores in scorer.personal(trained):
                 self.runs[index].scores += scores
         return results
 
@@ -258,9 +259,9 @@ class Simulation:
         """Score every run that has not failed. In the last scores a loss that is not finite fails the whole run."""
         for run in self.runs:
             run.check()
-        alive = self.alive
-        on_model = self.setup.on_model if last else None
-        for index, scores in evaluate(self.method, alive, self.clients, self.rounds, on_model):
+        alive, on_model = self.alive, self.setup.on_model if last else None
+        scorer = Scorer(self.method, alive, self.clients, self.rounds, on_model)
+        for index, scores in scorer.every_stage() if alive else ():
             alive[index].scores += scores
         for run in alive.values():
             if last and "personalized" in run.spec.scoring.stages:
