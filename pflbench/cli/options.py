@@ -35,7 +35,6 @@ DataDir = Annotated[
     Path | None, option("--data-dir", metavar="FOLDER", help="Folder of the datasets (~/.cache/pflbench/data).")
 ]
 DryRun = Annotated[bool, option("--dry-run", help="List what would run, and stop.")]
-ShardText = Annotated[str | None, option("--shard", help="Only part K of N of the runs, as 1/3.")]
 Quiet = Annotated[bool, option("--quiet", "-q", help="Print problems only.")]
 Output = Annotated[Path | None, option("--output", "-o", metavar="FILE", help="Write to this file.")]
 PART = [name for name in Selection.__annotations__ if name not in ("rows", "overrides", "like")]

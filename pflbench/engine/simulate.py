@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -273,20 +274,15 @@ class Simulation:
 
 def _client_map(network: Network, federations: Sequence[Federation], spec: RunSpec, setup: Setup) -> ClientMap:
     """Over all runs' pools as one; runs that share a pool share its rows."""
-    pools: list[Federation] = []
-    offsets: list[int] = []
-    for federation in federations:
-        same = next((i for i, other in enumerate(pools) if other.x is federation.x), None)
-        if same is None:
-            same = len(pools)
-            pools.append(federation)
-        offsets.append(sum(len(p.x) for p in pools[:same]))
+    pools = [*{id(federation.x): federation for federation in federations}.values()]
+    firsts = accumulate((len(pool.x) for pool in pools), initial=0)
+    offsets = {id(pool.x): first for pool, first in zip(pools, firsts, strict=False)}
     x = pools[0].x if len(pools) == 1 else torch.cat([p.x for p in pools])
     on_gpu = setup.device.type == "cuda"
     stack = setup.stack or ("columns" if on_gpu else "grouped")
     augment = spec.augment == "crop-flip"
     task = Task(network, x.to(setup.device), spec.precision == "bf16", stack, pools[0].normalization, augment)
-    data = Data(task, np.concatenate([p.labels for p in pools]), tuple(offsets))
+    data = Data(task, np.concatenate([p.labels for p in pools]), tuple(offsets[id(one.x)] for one in federations))
     graphs = Graphs(enabled=on_gpu if setup.graphs is None else setup.graphs)
     return ClientMap(data, setup.execution, setup.chunk, setup.most_padding, setup.lanes, graphs)
 
