@@ -41,7 +41,6 @@ PART = [name for name in Selection.__annotations__ if name not in ("rows", "over
 """Fields of the selection of verbs that read."""
 TEXTS: Any = list[str] | None
 TEXT: Any = str | None
-NUMBER: Any = int | None
 FLAG: Any = bool | None
 
 
@@ -51,7 +50,7 @@ def _parameter(name: str, annotation: Any, default: Any = None) -> inspect.Param
 
 
 KINDS: Mapping[Any, Any] = {
-    **{kind: kind for kind in (bool, FLAG, NUMBER, float | None)},
+    **{kind: kind for kind in (bool, FLAG, int | None, float | None)},
     **{tuple[str, ...]: TEXTS, Mapping[str, str]: TEXTS, tuple[int, ...]: list[int] | None},
 }
 """Types of options by those of fields; other fields are typed as text."""
