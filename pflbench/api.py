@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import Unpack
 
 from pflbench.data.root import data_root
-from pflbench.errors import UsageError
+from pflbench.errors import UsageError, unknown
 from pflbench.running.events import OnEvent, unheard
 from pflbench.running.execution import Execution
 from pflbench.selection import Choices, Selection, Wanted, selection
@@ -525,9 +525,8 @@ def _selected(part: Selection | str | None) -> Selection:
 
 
 def _execution(execution: Execution, how: dict[str, Any]) -> Execution:
-    known = {field.name for field in fields(Execution)}
-    if wrong := how.keys() - known:
-        raise UsageError(f"Unknown: {', '.join(sorted(wrong))}; known: {', '.join(sorted(known))}.")
+    if wrong := sorted(how.keys() - vars(execution).keys()):
+        raise unknown("argument", wrong[0], vars(execution))
     for name, parse in READ.items():
         value = how.get(name)
         if isinstance(value, str) or (isinstance(value, int) and name != "memory_limit"):

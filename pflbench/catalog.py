@@ -98,21 +98,19 @@ def describe(name: str) -> MethodInfo:
     return shipped_method(name) or imported_method(name)
 
 
+@cache
 def shipped_method(name: str) -> MethodInfo | None:
     """Describe a method that comes with pflbench; None for any other, of which nothing is looked up or imported."""
-    return _shipped_method(name) if name in names.shipped()["methods"] else None
+    if name not in names.shipped()["methods"]:
+        return None
+    entry = dict(names.shipped()["methods"][name])
+    stages = Stages(**{key: _value(value) for key, value in entry.pop("stages", {}).items()})
+    return MethodInfo(name, names.locate("methods", name), _fields(entry.pop("fields", {})), stages=stages, **entry)
 
 
 def describe_options(kind: names.Kind, name: str) -> Info:
     """Describe the dataset, partition or network behind a name; networks have no options. Raises as `describe`."""
     return _shipped_options(kind, name) if name in names.shipped()[kind] else imported_options(kind, name)
-
-
-@cache
-def _shipped_method(name: str) -> MethodInfo:
-    entry = dict(names.shipped()["methods"][name])
-    stages = Stages(**{key: _value(value) for key, value in entry.pop("stages", {}).items()})
-    return MethodInfo(name, names.locate("methods", name), _fields(entry.pop("fields", {})), stages=stages, **entry)
 
 
 @cache
@@ -220,13 +218,11 @@ def coerce(info: Info, key: str, value: Any) -> Any:
 
     TOML has no None: "none" stands for it where the field may be None and is no text.
     """
-    return value if info.version == UNREAD else _coerced(info, key, value)
-
-
-def _coerced(info: Info, key: str, value: Any) -> Any:
+    if info.version == UNREAD:
+        return value
     field = _field(info, key)
     types = _types(field.type)
-    if field.choices is not None and any(value == c and type(value) is type(c) for c in field.choices):
+    if (type(value), value) in [(type(choice), choice) for choice in field.choices or ()]:
         return value
     if type(value) is int and "int" not in types and "float" in types and abs(value) < 2**53:
         value = float(value)

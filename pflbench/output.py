@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryFile
 from textwrap import TextWrapper
 from typing import IO
 
-from pflbench.errors import StoreError, UsageError
+from pflbench.errors import StoreError
 
 _SEQUENCES = re.compile(
     r"(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # OSC: titles, links, the clipboard
@@ -55,47 +53,29 @@ def wrapped(text: str, width: int, indent: str = "", lead: str = "") -> str:
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[IO[bytes]]:
-    """Open a temporary file beside `path`, which replaces it at the end, unless an error ended the writing.
+def requested(path: Path) -> Iterator[IO[bytes]]:
+    """Open a temporary file that replaces the requested one at the end, unless an error ended the writing.
 
     Through a link, the file that it leads to is replaced. A pipe or a device (`/dev/stdout`) is written to itself.
 
     Raises:
-        OSError: The file cannot be written.
+        StoreError: The file cannot be written.
     """
-    if _is_device(path):
-        with path.open("wb") as file:
-            yield file
-        return
-    path = Path(os.path.realpath(path))
-    temporary = path.with_name(f".{path.stem[:40]}-{uuid.uuid4().hex[:8]}{path.suffix}")
     try:
-        with temporary.open("xb") as file:
-            yield file
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def requested(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that the user asked for, as `whole`. Raises `StoreError` if it cannot be written."""
-    try:
-        with whole(path) as file:
-            yield file
+        if _is_device(path):
+            with path.open("wb") as file:
+                yield file
+            return
+        final = Path(os.path.realpath(path))
+        temporary = final.with_name(f".{final.stem[:40]}-{uuid.uuid4().hex[:8]}{final.suffix}")
+        try:
+            with temporary.open("xb") as file:
+                yield file
+            temporary.replace(final)
+        finally:
+            temporary.unlink(missing_ok=True)
     except OSError as error:
         raise StoreError(f"Cannot write {str(path)!r}: {error.strerror or error}.") from error
-
-
-def check_writable(path: Path) -> None:
-    """Raise `UsageError` if a file cannot be written there, before work of minutes is done for it."""
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        with TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise UsageError(f"Cannot write {str(path)!r}: {error.strerror or error}.") from error
 
 
 def _is_device(path: Path) -> bool:

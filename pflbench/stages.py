@@ -48,24 +48,17 @@ class Stages:
             moment: When personal models are scored, as `Scoring.moment`.
             held_out: Whether clients are scored that never train.
         """
-        stages: set[str] = {
-            "trained": {"global", "finetuned"},
-            "start": {"finetuned"},
-            "initial": {"finetuned"},
-            "none": set[str](),
-        }[self.global_model]
+        stages = set[str]() if self.global_model == "none" else {"finetuned"}
+        if self.global_model == "trained":
+            stages.add("global")
         if self.leaves:
             stages |= {"stored", "sampled"}
+        # A round's training makes personal models, or `personal_model` with what it needs.
+        made = (moment == "before-aggregation" and self.local) or (self.personalizes and self.adapts(hyper))
         trained_alone = self.personal_of == "training" and self.personal_needs is None
-        if self._made(hyper, moment) and not (held_out and trained_alone):
+        if made and not (held_out and trained_alone):
             stages |= {"personalized", *self.records}
         return tuple(stage for stage in SHOWN if stage in stages)
-
-    def _made(self, hyper: Mapping[str, Any], moment: str) -> bool:
-        """True if something makes personal models: a round's training, or `personal_model` with what it needs."""
-        if moment == "before-aggregation" and self.local:
-            return True
-        return self.personalizes and self.adapts(hyper)
 
     @property
     def local(self) -> bool:

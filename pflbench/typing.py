@@ -10,8 +10,7 @@ Params = Float[Tensor, "params"]
 Part = Float[Tensor, "part"]
 """A contiguous piece of a model's vector."""
 Scalar = Float[Tensor, ""]
-Logits = Float[Tensor, "batch classes"]
 Rows = Int[Tensor, "batch"]
 Pool = UInt8[Tensor, "pool channels height width"]
 
-__all__ = ["Bool", "Float", "Int", "Logits", "Params", "Part", "Pool", "Rows", "Scalar", "Tensor"]
+__all__ = ["Bool", "Float", "Int", "Params", "Part", "Pool", "Rows", "Scalar", "Tensor"]

@@ -72,8 +72,6 @@ class Parameter:
         """The reverse, for [*lead, "size"]: [*lead, *shape], without a copy where strides allow."""
         if len(self.shape) == 1:
             return flat
-        if len(self.shape) == 2:
-            return flat.view(self.shape) if flat.dim() == 1 else flat.reshape(flat.shape[:-1] + self.shape)
         lead = flat.shape[:-1]
         if len(self.shape) != 4:
             return flat.reshape(lead + self.shape)

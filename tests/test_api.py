@@ -64,7 +64,7 @@ def test_the_package_is_light_and_names_what_it_offers() -> None:
 def test_a_selection_is_checked_at_once() -> None:
     with pytest.raises(UsageError, match="Did you mean 'fedavg'"):
         pflbench.select("cafeme-table1", methods=["fedvg"])
-    with pytest.raises(UsageError, match="Unknown: job"):
+    with pytest.raises(UsageError, match=r"Unknown argument 'job'\. Did you mean 'jobs'"):
         pflbench.run(pflbench.select("cafeme-table1"), job=2)
     with pytest.raises(UsageError, match="Which suite"):
         pflbench.plan(pflbench.Selection())

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pflbench.errors import StoreError, UsageError
-from pflbench.output import check_writable, requested
+from pflbench.errors import StoreError
+from pflbench.output import requested
 
 
 def names(folder: Path) -> list[str]:
@@ -90,12 +90,3 @@ def test_a_long_name(tmp_path: Path) -> None:
     with requested(path) as file:
         file.write(b"new")
     assert path.read_bytes() == b"new"
-
-
-def test_what_cannot_be_written_is_known_before(tmp_path: Path) -> None:
-    check_writable(tmp_path / "new.json")
-    assert names(tmp_path) == []
-    with pytest.raises(UsageError, match="Is a directory"):
-        check_writable(tmp_path)
-    with pytest.raises(UsageError, match="No such file or directory"):
-        check_writable(tmp_path / "no" / "new.json")

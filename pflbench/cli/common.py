@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pflbench.errors import unknown
 from pflbench.output import plain, requested
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from pflbench.console import Console
     from pflbench.report.stored import Listed
 
-F = TypeVar("F", bound=str)
 show_tracebacks = False  # --debug
 SUFFIXES = {"txt": "terminal", "md": "markdown", "tex": "latex"}
 """Formats whose files have another suffix than the format's name."""
@@ -61,7 +60,7 @@ def put(text: str, output: Path | None = None, *, styled: bool = False) -> None:
         write(output, text.encode())
 
 
-def format_of(output: Path | None, formats: Sequence[F], format: str | None = None) -> F:
+def format_of(output: Path | None, formats: Sequence[str], format: str | None = None) -> Any:
     """Return the format: that of `--format`, else that of the file's suffix, else the first one.
 
     Raises:
@@ -71,7 +70,7 @@ def format_of(output: Path | None, formats: Sequence[F], format: str | None = No
     name = format or SUFFIXES.get(suffix, suffix) or formats[0]
     if name not in formats:
         raise unknown("format", name, formats)
-    return formats[formats.index(name)]
+    return name
 
 
 def write(output: Path, content: bytes) -> None:

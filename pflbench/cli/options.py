@@ -35,14 +35,12 @@ DataDir = Annotated[
     Path | None, option("--data-dir", metavar="FOLDER", help="Folder of the datasets (~/.cache/pflbench/data).")
 ]
 DryRun = Annotated[bool, option("--dry-run", help="List what would run, and stop.")]
-ShardText = Annotated[str | None, option("--shard", help="Only part K of N of the runs, as 1/3.")]
 Quiet = Annotated[bool, option("--quiet", "-q", help="Print problems only.")]
 Output = Annotated[Path | None, option("--output", "-o", metavar="FILE", help="Write to this file.")]
 PART = [name for name in Selection.__annotations__ if name not in ("rows", "overrides", "like")]
 """Fields of the selection of verbs that read."""
 TEXTS: Any = list[str] | None
 TEXT: Any = str | None
-NUMBER: Any = int | None
 FLAG: Any = bool | None
 
 
@@ -52,7 +50,7 @@ def _parameter(name: str, annotation: Any, default: Any = None) -> inspect.Param
 
 
 KINDS: Mapping[Any, Any] = {
-    **{kind: kind for kind in (bool, FLAG, NUMBER, float | None)},
+    **{kind: kind for kind in (bool, FLAG, int | None, float | None)},
     **{tuple[str, ...]: TEXTS, Mapping[str, str]: TEXTS, tuple[int, ...]: list[int] | None},
 }
 """Types of options by those of fields; other fields are typed as text."""

@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from pflbench.cli import common, options
 from pflbench.cli.common import console
 from pflbench.cli.options import asking, option
@@ -33,9 +31,6 @@ FORMATS = ("png", "pdf", "svg", "csv")
 def plot(
     selection: Selection,
     output: Annotated[Path, option("--output", "-o", help="File to write: .png, .pdf, .svg; .csv has the numbers.")],
-    name: Annotated[
-        str | None, typer.Argument(help="A figure's or any suite's name (`pflbench ls suites`), or its .toml file.")
-    ] = None,
     curve: Annotated[
         bool, option("--curve", help="Accuracy over rounds: a line for each row, a panel for each column.")
     ] = False,
@@ -60,13 +55,12 @@ def plot(
     from pflbench.report.figures.panels import to_csv
 
     format = common.format_of(output, FORMATS)
-    part = selection.but(suites=[*filter(None, [name]), *selection.suites])
     store = ShownStore(results)
     if curve or per_client:
         drawn = partial(curves, against=against, metric=metric) if curve else distributions
-        drawing = _of_any_runs(part, drawn, store, data_dir)
+        drawing = _of_any_runs(selection, drawn, store, data_dir)
     else:
-        drawing = _figure(part, store, data_dir)
+        drawing = _figure(selection, store, data_dir)
     if format == "csv":
         content = to_csv(drawing).encode()
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import typer
 
@@ -14,9 +14,7 @@ from pflbench.data.root import data_root
 from pflbench.selection import Selection
 from pflbench.store import ShownStore
 
-FORMATS: tuple[Literal["terminal", "markdown", "latex", "csv", "html"], ...] = (
-    *("terminal", "markdown", "latex", "csv", "html"),
-)
+Format = Literal["terminal", "markdown", "latex", "csv", "html"]
 WIDEST = 100
 """Characters of a line of `explain`."""
 
@@ -57,7 +55,7 @@ def report(
     from pflbench.report.render import long_form, render
     from pflbench.report.tables import reported, selects_nothing
 
-    format = common.format_of(output, FORMATS, format_)
+    format = common.format_of(output, get_args(Format), format_)
     store = ShownStore(results, fresh=fresh)
     supplied = readable(store, data_dir)
     if format == "html":

@@ -74,14 +74,8 @@ def say_failures(outcome: Outcome) -> None:
         errors().print(f"Error: {message}")
 
 
-@asking(SELECTION)
-def plan(
-    selection: Selection,
-    results: options.Results = options.DEFAULT_RESULTS,
-    data_dir: options.DataDir = None,
-    shard: options.ShardText = None,
-    fresh: options.Fresh = False,
-) -> int:
+@asking(SELECTION, ("data_dir", "shard", "fresh"))
+def plan(selection: Selection, execution: Execution, results: options.Results = options.DEFAULT_RESULTS) -> int:
     """Say what `pflbench run` would do for this part of a suite: runs, what is done, time, disk. Trains nothing.
 
     A time comes from finished runs with the same method, hyperparameters, dataset, network, cohort, batch, precision
@@ -90,6 +84,6 @@ def plan(
     """
     from pflbench import api
 
-    made = api.plan(selection, results, data_dir=data_dir, shard=shard, fresh=fresh)
-    console().print(str(made) or "Nothing to run: the shard is empty.")
+    how = {name: getattr(execution, name) for name in ("data_dir", "shard", "fresh")}
+    console().print(str(api.plan(selection, results, **how)) or "Nothing to run: the shard is empty.")
     return 0

@@ -7,7 +7,7 @@ import sys
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, get_args
 
 import typer
 
@@ -18,8 +18,6 @@ from pflbench.errors import UsageError
 from pflbench.selection import Wanted
 from pflbench.store import ShownStore, Store
 from pflbench.units import count
-
-FORMATS: tuple[Literal["csv", "parquet"], ...] = ("csv", "parquet")
 
 
 def show(
@@ -63,11 +61,11 @@ def scores(
     in a group is one seed's number, and the mean over seeds is the table's, where each client counts the same. Trials
     of `pflbench tune` are left out, since they are not scored on test images; --trials has them alone.
     """
-    from pflbench.report.scores import score_tables, write_open, write_tables
+    from pflbench.report.scores import Format, score_tables, write_open, write_tables
     from pflbench.report.stored import seeds_beyond
     from pflbench.report.text import ranges
 
-    format = common.format_of(output, FORMATS)
+    format = common.format_of(output, get_args(Format))
     wanted, store = replace(wanted, trials=trials), ShownStore(results)
     tables = score_tables(store, wanted)
     if output is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,106 +113,173 @@ def before_aggregation(method: Method, scoring: Scoring) -> bool:
     return "personalized" in scoring.stages and scoring.moment == "before-aggregation" and of_class(type(method)).local
 
 
-def evaluate(
-    method: Method, runs: Mapping[int, Run], clients: ClientMap, round: int, on_model: OnModel | None = None
-) -> Scored:
-    """Score runs of a group after so many rounds; `on_model` takes the models.
+@dataclass(frozen=True)
+class Scorer:
+    """Scores of the runs of a group after a round.
 
-    Personal models that training leaves behind are not scored here if the suite scores them before aggregation.
+    Attributes:
+        method: The method of all of them.
+        runs: The runs, by their indices in the group; at least one.
+        clients: Maps functions over their clients.
+        round: Number of finished rounds.
+        on_model: Takes the models.
     """
-    if not runs:
-        return
-    scoring = next(iter(runs.values())).spec.scoring
-    stages, everyone = set(scoring.stages), [(index, client) for index, run in runs.items() for client in run.scored]
-    if _deploys_to_clients(method, scoring, bool(on_model)):
-        for owners in clients.portions(everyone) if on_model else [everyone]:  # so many that memory holds their models
-            yield from _deployed(method, runs, clients, round, owners, on_model)
-    if "global" in stages and scoring.global_on == "test-set":
-        yield from _on_test_rows(method, runs, clients, round, on_model)
-    if "personalized" in stages and not before_aggregation(method, scoring):
-        for owners in clients.portions(everyone):
-            trained = {(index, client): (runs[index].state(client), None) for index, client in owners}
-            yield from personal(method, runs, clients, round, trained, on_model)
-    if leaves_models(scoring):
-        yield from _local_models(runs, clients, round, on_model)
 
+    method: Method
+    runs: Mapping[int, Run]
+    clients: ClientMap
+    round: int
+    on_model: OnModel | None = None
 
-def _deploys_to_clients(method: Method, scoring: Scoring, on_model: bool) -> bool:
-    """True if clients get the global model: to be scored or fine-tuned, or to be stored though nothing scores it."""
-    stages = set(scoring.stages)
-    if "finetuned" in stages or ("global" in stages and scoring.global_on == "clients"):
-        return True
-    return on_model and "global" not in stages and of_class(type(method)).global_model == "trained"
+    @property
+    def scoring(self) -> Scoring:
+        """What of the runs is scored."""
+        return next(iter(self.runs.values())).spec.scoring
 
+    def every_stage(self) -> Scored:
+        """Score all stages, without personal models that the suite scores before aggregation."""
+        scoring, stages = self.scoring, set(self.scoring.stages)
+        everyone = [(index, client) for index, run in self.runs.items() for client in run.scored]
+        if self._deploys_to_clients():
+            # So many at a time that memory holds their models.
+            for owners in self.clients.portions(everyone) if self.on_model else [everyone]:
+                yield from self._deployed(owners)
+        if "global" in stages and scoring.global_on == "test-set":
+            yield from self._on_test_rows()
+        if "personalized" in stages and not before_aggregation(self.method, scoring):
+            for owners in self.clients.portions(everyone):
+                yield from self.personal(
+                    {(index, client): (self.runs[index].state(client), None) for index, client in owners}
+                )
+        if leaves_models(scoring):
+            yield from self._local_models()
 
-def personal(
-    method: Method,
-    runs: Mapping[int, Run],
-    clients: ClientMap,
-    round: int,
-    trained: Trained,
-    on_model: OnModel | None = None,
-) -> Scored:
-    """Score the personal models of these clients, by (run, client): on their query rows, at each of their stages.
+    def _deploys_to_clients(self) -> bool:
+        """True if clients get the global model: to be scored or fine-tuned, or to be stored though not scored."""
+        stages = set(self.scoring.stages)
+        if "finetuned" in stages or ("global" in stages and self.scoring.global_on == "clients"):
+            return True
+        stored = self.on_model is not None and "global" not in stages
+        return stored and of_class(type(self.method)).global_model == "trained"
 
-    `trained`: each client's state after training, and its upload of this round. Without an upload (None) models are
-    made from their states and the server's; with one they are what this round's training made. `on_model` takes them.
-    Where the suite asks for features, their means over each client's support become metrics of its run.
-    """
-    if not trained:
-        return
-    fresh = all(sent is None for _, sent in trained.values())
-    if fresh and not (stages := of_class(type(method))).adapts(vars(method)):
-        raise UsageError(f"{type(method).__name__} has no personal models without {stages.personal_needs}.")
-    draws = drawn_by(method, "personal_draws", method.personal_draws()) if fresh else ()
-    items, keys = [], clients.keys(runs, [*trained], "personalize", round)
-    for ((index, client), (state, sent)), key in zip(trained.items(), keys, strict=True):
-        run = runs[index]
-        drawn, _ = run.streams[client].draw(draws, 0, "personalize", round)
-        clients.check_rows(*drawn)
-        support = pieces(run.federation.support[client]) if run.spec.scoring.features else []
-        items.append(
-            Item(index, (state, () if sent is None else sent, key), (*drawn, _query(run, clients, client), support))
-        )
+    def personal(self, trained: Trained) -> Scored:
+        """Score the personal models of these clients, by (run, client): on their query rows, at each of their stages.
 
-    def made(f: Objective, server: Tree, private: Tree, *taken: Batches) -> Tree:
-        (state, sent, key), (*adapting, query, support) = private, taken
-        fed, now = keyed(adapting, key, clients.data.task), Watched(round - 1, key, requested)
-        how = {} if fresh else {"upload": sent}
-        model = method.personal_model(f, server, state, *fed, round=now, **how)
-        by_stage = models(method, "personal_model", model, clients.data.task.network.layout.size)
-        scores = {stage: score(f, w, query) for stage, w in by_stage.items()}
-        return scores, by_stage if on_model else {}, _means(f, by_stage["personalized"], support)
+        `trained`: each client's state after training, and its upload of this round. Without an upload (None) models are
+        made from their states and the server's; with one they are what this round's training made. Where the suite asks
+        for features, their means over each client's support become metrics of its run.
+        """
+        if not trained:
+            return
+        method, fresh = self.method, all(sent is None for _, sent in trained.values())
+        if fresh and not (stages := of_class(type(method))).adapts(vars(method)):
+            raise UsageError(f"{type(method).__name__} has no personal models without {stages.personal_needs}.")
+        draws = drawn_by(method, "personal_draws", method.personal_draws()) if fresh else ()
+        items, keys = [], self.clients.keys(self.runs, [*trained], "personalize", self.round)
+        for ((index, client), (state, sent)), key in zip(trained.items(), keys, strict=True):
+            run = self.runs[index]
+            drawn, _ = run.streams[client].draw(draws, 0, "personalize", self.round)
+            self.clients.check_rows(*drawn)
+            support = pieces(run.federation.support[client]) if run.spec.scoring.features else []
+            private = state, () if sent is None else sent, key
+            items.append(Item(index, private, (*drawn, self._query(run, client), support)))
 
-    name, requested = ("personal", fresh, on_model is None), set[int]()
-    yield from _mapped(
-        clients, runs, made, [*trained], items, None if name in clients.timely else name, round, on_model
-    )
-    if requested:
-        clients.timely.add(name)
+        def made(f: Objective, server: Tree, private: Tree, *taken: Batches) -> Tree:
+            (state, sent, key), (*adapting, query, support) = private, taken
+            fed, now = keyed(adapting, key, self.clients.data.task), Watched(self.round - 1, key, requested)
+            how = {} if fresh else {"upload": sent}
+            model = method.personal_model(f, server, state, *fed, round=now, **how)
+            by_stage = models(method, "personal_model", model, self.clients.data.task.network.layout.size)
+            scores = {stage: score(f, w, query) for stage, w in by_stage.items()}
+            return scores, by_stage, _means(f, by_stage["personalized"], support)
 
+        name, requested = ("personal", fresh), set[int]()
+        yield from self._mapped(made, [*trained], items, None if name in self.clients.timely else name)
+        if requested:
+            self.clients.timely.add(name)
 
-def _mapped(
-    clients: ClientMap,
-    runs: Mapping[int, Run],
-    fn: ClientFunction,
-    owners: Sequence[Owner],
-    items: Sequence[Item],
-    key: Hashable,
-    round: int,
-    on_model: OnModel | None,
-) -> Scored:
-    """Scores of these items, where `fn` returns tallies and models by stage, and mean features."""
-    made = clients(fn, {index: run.server for index, run in runs.items()}, items, key=key)
-    for (index, client), (tallies, by_stage, features) in zip(owners, made, strict=True):
-        run = runs[index]
-        means = host.read(features, "features").tolist() if len(features) else []
-        run.metrics += [Metric(round, client, f"feature/{i}", value) for i, value in enumerate(means)]
-        for stage, tally in tallies.items():
-            yield index, _rows(stage, run.spec.scoring.average, round, client, tally)
-        if on_model:
-            for stage, w in by_stage.items():
-                on_model(index, stage, client, w)
+    def _mapped(self, fn: ClientFunction, owners: Sequence[Owner], items: Sequence[Item], key: Hashable) -> Scored:
+        """Scores of these items, where `fn` returns tallies and models by stage, and mean features."""
+
+        def wanted(*args: Tree) -> Tree:
+            tallies, by_stage, features = fn(*args)
+            return tallies, by_stage if self.on_model else {}, features
+
+        servers = {index: run.server for index, run in self.runs.items()}
+        made = self.clients(wanted, servers, items, key=key and (key, self.on_model is None))
+        for (index, client), (tallies, by_stage, features) in zip(owners, made, strict=True):
+            run = self.runs[index]
+            means = host.read(features, "features").tolist() if len(features) else []
+            run.metrics += [Metric(self.round, client, f"feature/{i}", value) for i, value in enumerate(means)]
+            for stage, tally in tallies.items():
+                yield index, _rows(stage, run.spec.scoring.average, self.round, client, tally)
+            if self.on_model:
+                for stage, w in by_stage.items():
+                    self.on_model(index, stage, client, w)
+
+    def _local_models(self) -> Scored:
+        """Local models: of the clients scored ("stored"), and of the last cohort ("sampled")."""
+        for stage in self.scoring.stages:
+            if stage not in ("stored", "sampled"):
+                continue
+            owners = [
+                (index, client)
+                for index, run in self.runs.items()
+                for client in sorted(run.local_models.keys() & run.scored if stage == "stored" else run.latest)
+            ]
+            items = [
+                Item(index, self.runs[index].local_models[client], (self._query(self.runs[index], client),))
+                for index, client in owners
+            ]
+
+            def one(f: Objective, server: Tree, w: Params, query: Batches, stage: str = stage) -> Tree:
+                return {stage: score(f, w, query)}, {stage: w}, ()
+
+            yield from self._mapped(one, owners, items, ("local models", stage))
+
+    def _deployed(self, owners: Sequence[Owner]) -> Scored:
+        """The global model on the query rows of each of these clients, and its fine-tuning."""
+        scoring, clients = self.scoring, self.clients
+        tunes = "finetuned" in scoring.stages
+        updates = scoring.finetune.steps if scoring.finetune and tunes else 0
+        items = []
+        for (index, client), key in zip(owners, clients.keys(self.runs, owners, "finetune", self.round), strict=True):
+            run = self.runs[index]
+            drawn, _ = run.streams[client].draw((Draw(epochs=1), Draw(steps=updates)), 0, "finetune", self.round)
+            clients.check_rows(drawn[1])
+            items.append(Item(index, key, (*drawn, self._query(run, client))))
+
+        def one(f: LoopObjective, server: Tree, key: Tensor, support: Batches, tuning: Batches, query: Batches) -> Tree:
+            (tuning,) = keyed([tuning], key, clients.data.task)
+            tally, deployed, last = curve(self.method, scoring, f, server, support, tuning, query)
+            scored = "global" in scoring.stages and scoring.global_on == "clients"
+            tallies = {"global": Hits(*[v[0] for v in tally])} if scored else {}
+            by_stage = {"global": deployed}
+            if tunes:
+                tallies["finetuned"], by_stage["finetuned"] = tally, last
+            return tallies, by_stage, ()
+
+        yield from self._mapped(one, owners, items, "scoring")
+
+    def _on_test_rows(self) -> Scored:
+        """The global model on the federation's test rows, as client -1."""
+        items = [Item(index, (), (pieces(run.federation.test),)) for index, run in self.runs.items()]
+
+        def one(f: LoopObjective, server: Tree, private: tuple[()], query: Batches) -> Tree:
+            w = _deploy(self.method, f, server, ())
+            return {"global": score(f, w, as_predicted(self.method, query, None))}, {"global": w}, ()
+
+        yield from self._mapped(one, [(index, -1) for index in self.runs], items, "test rows")
+
+    def _query(self, run: Run, client: int) -> Drawn:
+        """A client's query: in the run's minibatches where scores depend on them, else in pieces that fit memory."""
+        batchwise = self.clients.data.task.network.scored_batchwise
+        if run.spec.scoring.average != "batches" and not batchwise:
+            return pieces(run.federation.query[client])
+        query = query_batches(run.federation, client, run.spec)
+        if batchwise:
+            self.clients.check_rows(query)
+        return query
 
 
 def _means(f: Objective, w: Params, batches: Batches) -> Tensor:
@@ -225,80 +293,6 @@ def _means(f: Objective, w: Params, batches: Batches) -> Tensor:
         new = total + torch.where(mask[:, None], z, 0).sum(0), rows + mask.sum()
         total, rows = keep(b, new, (total, rows))
     return total / rows
-
-
-def _local_models(runs: Mapping[int, Run], clients: ClientMap, round: int, on_model: OnModel | None) -> Scored:
-    """Local models: of the clients scored ("stored"), and of the last cohort ("sampled")."""
-    for stage in next(iter(runs.values())).spec.scoring.stages:
-        if stage not in ("stored", "sampled"):
-            continue
-        owners = [
-            (index, client)
-            for index, run in runs.items()
-            for client in sorted(run.local_models.keys() & run.scored if stage == "stored" else run.latest)
-        ]
-        items = [Item(i, runs[i].local_models[client], (_query(runs[i], clients, client),)) for i, client in owners]
-
-        def one(f: Objective, server: Tree, w: Params, query: Batches, stage: str = stage) -> Tree:
-            return {stage: score(f, w, query)}, {stage: w} if on_model else {}, ()
-
-        yield from _mapped(
-            clients, runs, one, owners, items, ("local models", stage, on_model is None), round, on_model
-        )
-
-
-def _deployed(
-    method: Method,
-    runs: Mapping[int, Run],
-    clients: ClientMap,
-    round: int,
-    owners: Sequence[Owner],
-    on_model: OnModel | None,
-) -> Scored:
-    """The global model on the query rows of each of these clients, and its fine-tuning."""
-    scoring = next(iter(runs.values())).spec.scoring
-    tunes = "finetuned" in scoring.stages
-    updates = scoring.finetune.steps if scoring.finetune and tunes else 0
-    items = []
-    for (index, client), key in zip(owners, clients.keys(runs, owners, "finetune", round), strict=True):
-        run = runs[index]
-        drawn, _ = run.streams[client].draw((Draw(epochs=1), Draw(steps=updates)), 0, "finetune", round)
-        clients.check_rows(drawn[1])
-        items.append(Item(index, key, (*drawn, _query(run, clients, client))))
-
-    def one(f: LoopObjective, server: Tree, key: Tensor, support: Batches, tuning: Batches, query: Batches) -> Tree:
-        (tuning,) = keyed([tuning], key, clients.data.task)
-        tally, deployed, last = curve(method, scoring, f, server, support, tuning, query)
-        scored = "global" in scoring.stages and scoring.global_on == "clients"
-        tallies = {"global": Hits(*[v[0] for v in tally])} if scored else {}
-        made = {"global": deployed} | ({"finetuned": last} if tunes else {})
-        return tallies | ({"finetuned": tally} if tunes else {}), made if on_model else {}, ()
-
-    yield from _mapped(clients, runs, one, owners, items, ("scoring", on_model is None), round, on_model)
-
-
-def _on_test_rows(
-    method: Method, runs: Mapping[int, Run], clients: ClientMap, round: int, on_model: OnModel | None
-) -> Scored:
-    """The global model on the federation's test rows, as client -1."""
-    items = [Item(index, (), (pieces(run.federation.test),)) for index, run in runs.items()]
-
-    def one(f: LoopObjective, server: Tree, private: tuple[()], query: Batches) -> Tree:
-        w = _deploy(method, f, server, ())
-        return {"global": score(f, w, as_predicted(method, query, None))}, {"global": w} if on_model else {}, ()
-
-    owners = [(index, -1) for index in runs]
-    yield from _mapped(clients, runs, one, owners, items, ("test rows", on_model is None), round, on_model)
-
-
-def _query(run: Run, clients: ClientMap, client: int) -> Drawn:
-    """A client's query: in the run's minibatches where scores depend on them, else in pieces that fit into memory."""
-    if run.spec.scoring.average != "batches" and not clients.data.task.network.scored_batchwise:
-        return pieces(run.federation.query[client])
-    query = query_batches(run.federation, client, run.spec)
-    if clients.data.task.network.scored_batchwise:
-        clients.check_rows(query)
-    return query
 
 
 def _rows(stage: str, average: str, round: int, client: int, tally: Hits) -> list[Score]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from pflbench.engine import host
 from pflbench.engine.batches import support_streams
 from pflbench.engine.capture import Graphs
 from pflbench.engine.client_map import PORTION, ClientMap, Data, Execution, Item, Owner, Watched, keyed, one_lane
-from pflbench.engine.evaluate import OnModel, before_aggregation, evaluate, leaves_models, personal
+from pflbench.engine.evaluate import OnModel, Scorer, before_aggregation, leaves_models
 from pflbench.engine.forms import draws, models, pair, returned
 from pflbench.engine.objective import LoopObjective, Task
 from pflbench.engine.run import Initial, Run, arrived, coin, sample_cohort, weights
@@ -213,7 +214,8 @@ class Simulation:
                 if client in self.runs[index].scored
             }
             on_model = self.setup.on_model if self.rounds + 1 == self.runs[0].spec.rounds else None
-            for index, scores in personal(self.method, self.alive, self.clients, self.rounds + 1, trained, on_model):
+            scorer = Scorer(self.method, self.alive, self.clients, self.rounds + 1, on_model)
+            for index, scores in scorer.personal(trained):
                 self.runs[index].scores += scores
         return results
 
@@ -254,9 +256,9 @@ class Simulation:
         """Score every run that has not failed. In the last scores a loss that is not finite fails the whole run."""
         for run in self.runs:
             run.check()
-        alive = self.alive
-        on_model = self.setup.on_model if last else None
-        for index, scores in evaluate(self.method, alive, self.clients, self.rounds, on_model):
+        alive, on_model = self.alive, self.setup.on_model if last else None
+        scorer = Scorer(self.method, alive, self.clients, self.rounds, on_model)
+        for index, scores in scorer.every_stage() if alive else ():
             alive[index].scores += scores
         for run in alive.values():
             if last and "personalized" in run.spec.scoring.stages:
@@ -268,20 +270,15 @@ class Simulation:
 
 def _client_map(network: Network, federations: Sequence[Federation], spec: RunSpec, setup: Setup) -> ClientMap:
     """Over all runs' pools as one; runs that share a pool share its rows."""
-    pools: list[Federation] = []
-    offsets: list[int] = []
-    for federation in federations:
-        same = next((i for i, other in enumerate(pools) if other.x is federation.x), None)
-        if same is None:
-            same = len(pools)
-            pools.append(federation)
-        offsets.append(sum(len(p.x) for p in pools[:same]))
+    pools = [*{id(federation.x): federation for federation in federations}.values()]
+    firsts = accumulate((len(pool.x) for pool in pools), initial=0)
+    offsets = {id(pool.x): first for pool, first in zip(pools, firsts, strict=False)}
     x = pools[0].x if len(pools) == 1 else torch.cat([p.x for p in pools])
     on_gpu = setup.device.type == "cuda"
     stack = setup.stack or ("columns" if on_gpu else "grouped")
     augment = spec.augment == "crop-flip"
     task = Task(network, x.to(setup.device), spec.precision == "bf16", stack, pools[0].normalization, augment)
-    data = Data(task, np.concatenate([p.labels for p in pools]), tuple(offsets))
+    data = Data(task, np.concatenate([p.labels for p in pools]), tuple(offsets[id(one.x)] for one in federations))
     graphs = Graphs(enabled=on_gpu if setup.graphs is None else setup.graphs)
     return ClientMap(data, setup.execution, setup.chunk, setup.most_padding, setup.lanes, graphs)
 

@@ -20,7 +20,7 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from pflbench import noise
-from pflbench.errors import UsageError
+from pflbench.errors import UsageError, one_line
 from pflbench.models.network import Gate, Network
 from pflbench.models.ops import Ops, Stacked
 from pflbench.rng import entropy
@@ -377,8 +377,7 @@ def _checked(network: Network, start: Params, name: str) -> tuple[Params, Tensor
     try:
         stacked = network.logits([w], x, key, mask=mask, stack="grouped", training=True)
     except Exception as error:
-        first = (str(error).strip().splitlines() or ["no message"])[0]
-        raise _refused(name, f"cannot be run for a stack of clients (torch.vmap): {first}") from error
+        raise _refused(name, f"cannot be run for a stack of clients (torch.vmap): {one_line(error)}") from error
     if not (_close(stacked[1], alone[1]) and _close(stacked[0, :3], alone[0])):
         raise _refused(name, "mixes the rows of a batch, other than by batch normalization")
     leaves = [w[0, where].clone().requires_grad_() for where in network.layout.parts.values()]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -18,7 +17,6 @@ from pflbench.vector import Layout, Parameter
 Gate = Callable[[int, Tensor], Tensor]
 """Applied to the i-th gated layer's activations; the identity for a plain network."""
 Forward = Callable[[Ops, dict[str, Tensor], Tensor, Gate], Tensor]
-Made = TypeVar("Made")
 Gradient = Callable[[Mapping[str, Tensor], Tensor, Tensor, Mapping[str, Tensor]], None]
 """(parameters, images, labels, gradients): writes the mean cross-entropy's gradient into those gradients there are."""
 
@@ -138,7 +136,9 @@ class Network:
             stack: One of `ops.STACKS` for a stack, equal to rounding; None: one client.
             training: Running statistics, if any, are not used.
         """
-        return self._run(self.forward, pieces, x, key, context, mask, stack, training)
+        ops = self._ops(x, key, mask, stack, training)
+        ops.context = context
+        return self.forward(ops, self.layout.views(pieces), x, ungated)
 
     def represent(
         self,
@@ -157,31 +157,22 @@ class Network:
             raise UsageError(
                 "This network's head is more than one linear layer, so it has no features; mlp, lenet and others do."
             )
-        return self._run(self.features, pieces, x, None, None, mask, stack, training)
+        return self.features(self._ops(x, None, mask, stack, training), self.layout.views(pieces), x, ungated)
 
     def advanced(self, w: Tensor, x: Tensor, key: Tensor | None, mask: Tensor | None, stack: str | None) -> Tensor:
         """The model w ["params"] with the running statistics that a pass of training over x leaves, else as it is."""
         if self.statistics is None:
             return w
-        new = self._run(self.statistics, [w], x, key, None, mask, stack, True)
+        new = self.statistics(self._ops(x, key, mask, stack, True), self.layout.views([w]), x, ungated)
         sizes = [p.size for p in self.parameters]
         pieces = zip(self.parameters, torch.split_with_sizes(w, sizes, -1), strict=True)
         return torch.cat([new[p.name].reshape(old.shape) if p.name in new else old for p, old in pieces], -1)
 
-    def _run(
-        self,
-        forward: Callable[[Ops, dict[str, Tensor], Tensor, Gate], Made],
-        pieces: Sequence[Tensor],
-        x: Tensor,
-        key: Tensor | None,
-        context: Context | None,
-        mask: Tensor | None,
-        stack: str | None,
-        training: bool,
-    ) -> Made:
+    @staticmethod
+    def _ops(x: Tensor, key: Tensor | None, mask: Tensor | None, stack: str | None, training: bool) -> Ops:
         ops = Ops(key) if stack is None else STACKS[stack](x.shape[0], mask, key)
-        ops.context, ops.training = context, training
-        return forward(ops, self.layout.views(pieces), x, ungated)
+        ops.training = training
+        return ops
 
     def extended(self, added: tuple[Parameter, ...], forward: Forward, features: Forward) -> Network:
         """This network of a base and a linear head, with further parts between the two and passes that use them.

@@ -50,9 +50,9 @@ class Ops:
         """Bring gathered images into the layout that `conv` takes: channels-last, which pooling on a CPU likes."""
         return x.contiguous(memory_format=torch.channels_last)
 
-    def conv(self, x: Tensor, weight: Tensor, bias: Tensor, padding: int, stride: int = 1) -> Tensor:
+    def conv(self, x: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
         """2-d convolution."""
-        return F.conv2d(x, weight, bias, padding=padding, stride=stride)
+        return F.conv2d(x, weight, bias, padding=padding)
 
     def pool(self, x: Tensor, padding: int = 0) -> Tensor:
         """2×2 max pooling; `padding` (0 or 1) rows and columns of -inf around the image, so never the maximum."""
@@ -79,15 +79,8 @@ class Ops:
             return 0 * x + self.over(x, shift)
         return F.batch_norm(x, None, None, scale, shift, training=True, eps=EPS)
 
-    def group_norm(self, x: Tensor, groups: int, scale: Tensor, shift: Tensor) -> Tensor:
-        """Normalization of each row, images or features, by the statistics of so many groups of its channels."""
-        return F.group_norm(x, groups, scale, shift, eps=EPS)
-
     def layer_norm(self, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-        """Normalization of each row by its own statistics; scale and shift have a row's shape.
-
-        That is ["features"], or of images ["channels", "height", "width"].
-        """
+        """Normalization of each row of features by its own statistics; scale and shift ["features"]."""
         return F.layer_norm(x, scale.shape, scale, shift, eps=EPS)
 
     def dropout(self, x: Tensor, rate: float) -> Tensor:
@@ -145,10 +138,9 @@ class Stacked(Ops):
         """["clients", "batch", "channels", "height", "width"] → ["batch", "clients*channels", "height", "width"]."""
         return x.transpose(0, 1).flatten(1, 2)
 
-    def conv(self, x: Tensor, weight: Tensor, bias: Tensor, padding: int, stride: int = 1) -> Tensor:
+    def conv(self, x: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
         """See `Ops`; weight ["clients", "out", "in", "kernel", "kernel"]."""
-        whole, biases = weight.flatten(0, 1), bias.flatten()
-        return F.conv2d(x, whole, biases, padding=padding, stride=stride, groups=self.clients)
+        return F.conv2d(x, weight.flatten(0, 1), bias.flatten(), padding=padding, groups=self.clients)
 
     def average(self, x: Tensor) -> Tensor:
         return self._apart(x).mean((3, 4)).transpose(0, 1)
@@ -171,18 +163,9 @@ class Stacked(Ops):
             y = self._masked_norm(y, scale, shift)
         return y.permute(1, 0, 2) if features else y.flatten(1, 2)
 
-    def group_norm(self, x: Tensor, groups: int, scale: Tensor, shift: Tensor) -> Tensor:
-        if x.dim() == 3:
-            normal = F.group_norm(x.flatten(0, 1), groups, eps=EPS).view_as(x)
-            return normal * scale[:, None] + shift[:, None]
-        return F.group_norm(x, self.clients * groups, scale.flatten(), shift.flatten(), eps=EPS)
-
     def layer_norm(self, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-        """See `Ops`; scale and shift ["clients", …]."""
-        if x.dim() == 3:
-            return F.layer_norm(x, x.shape[2:], eps=EPS) * scale[:, None] + shift[:, None]
-        y = self._apart(x)
-        return (F.layer_norm(y, y.shape[2:], eps=EPS) * scale + shift).flatten(1, 2)
+        """See `Ops`; scale and shift ["clients", "features"]."""
+        return F.layer_norm(x, x.shape[2:], eps=EPS) * scale[:, None] + shift[:, None]
 
     def _apart(self, x: Tensor) -> Tensor:
         """["batch", "clients*channels", …] → ["batch", "clients", "channels", …]."""
@@ -225,12 +208,12 @@ class Columns(Stacked):
         """["clients", "batch", "channels", "height", "width"] with the channels last."""
         return x.movedim(2, -1)
 
-    def conv(self, x: Tensor, weight: Tensor, bias: Tensor, padding: int, stride: int = 1) -> Tensor:
+    def conv(self, x: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
         """See `Ops`; weight ["clients", "out", "in", "kernel", "kernel"]."""
         k = weight.shape[-1]
         x = F.pad(x, (0, 0, padding, padding, padding, padding)) if padding else x
         # [clients, batch, height, width, kernel, kernel, in]
-        patches = x.unfold(2, k, stride).unfold(3, k, stride).movedim(4, -1)
+        patches = x.unfold(2, k, 1).unfold(3, k, 1).movedim(4, -1)
         rows = patches.reshape(self.clients, -1, weight[0, 0].numel())
         out = torch.baddbmm(bias[:, None], rows, weight.movedim(2, -1).flatten(2).mT)
         return out.view(*patches.shape[:4], -1)
@@ -258,19 +241,6 @@ class Columns(Stacked):
             center = x - (x * real).sum(dims, keepdim=True) / n
             variance = (center.square() * real).sum(dims, keepdim=True) / n
         return center * (variance + EPS).rsqrt() * self.over(x, scale) + self.over(x, shift)
-
-    def group_norm(self, x: Tensor, groups: int, scale: Tensor, shift: Tensor) -> Tensor:
-        y = x.reshape(*x.shape[:-1], groups, -1)
-        dims = (*range(2, x.dim() - 1), -1)
-        variance, mean = torch.var_mean(y, dims, correction=0, keepdim=True)
-        normal = ((y - mean) * (variance + EPS).rsqrt()).flatten(-2)
-        return normal * self.over(x, scale) + self.over(x, shift)
-
-    def layer_norm(self, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-        if x.dim() == 3:
-            return super().layer_norm(x, scale, shift)
-        normal = F.layer_norm(x, x.shape[2:], eps=EPS)
-        return normal * scale.movedim(1, -1)[:, None] + shift.movedim(1, -1)[:, None]
 
     def over(self, x: Tensor, values: Tensor) -> Tensor:
         """See `Ops`; values ["clients", "channels"]."""

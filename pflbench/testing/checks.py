@@ -9,8 +9,6 @@ import copy
 import inspect
 import json
 import math
-import sys
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -22,12 +20,12 @@ from torch.utils import _pytree as pytree
 from pflbench import names
 from pflbench.engine import snapshot
 from pflbench.engine.simulate import RunOutcome, Setup, Simulation
-from pflbench.errors import PflbenchError
+from pflbench.errors import PflbenchError, one_line
 from pflbench.hyper import check_declared, check_method
 from pflbench.methods.base import Draw, Method, Round
 from pflbench.models.network import Network
 from pflbench.spec import Finetune, RunSpec, Scoring, Stage
-from pflbench.stages import Stages, of_class
+from pflbench.stages import SCORED, Stages, of_class
 from pflbench.testing.rounding import compare, nudged
 from pflbench.testing.tiny import SIZES, tiny_features, tiny_federation, tiny_network, tiny_spec
 
@@ -107,7 +105,7 @@ class Case:
 
     def noisy(self, seed: int = 0) -> RunSpec:
         """Spec of a run on augmented images, scored after two rounds at every stage that the method has."""
-        stages = self.stages("after-aggregation", "global", "finetuned", "personalized", "stored", "sampled")
+        stages = self.stages("after-aggregation", *SCORED)
         tuned = TUNED if "finetuned" in stages else None
         scoring = Scoring(clients="all", stages=stages, last=2, finetune=tuned)
         return self.spec(seed, batches="reshuffled", rounds=3, augment="crop-flip", scoring=scoring)
@@ -131,9 +129,8 @@ class Case:
     def determined(self) -> Tensor:
         """Positions in the vector that a gradient determines: all but biases in front of a normalization."""
         names = {p.name for p in self.network.parameters}
-        free = [f"{p.name.removesuffix('.bias')}.norm.scale" in names for p in self.network.parameters]
-        sizes = [p.size for p in self.network.parameters]
-        return torch.cat([torch.full((n,), not f) for n, f in zip(sizes, free, strict=True)])
+        scale_of = {p: f"{p.name.removesuffix('.bias')}.norm.scale" for p in self.network.parameters}
+        return torch.cat([torch.full((p.size,), scale not in names) for p, scale in scale_of.items()])
 
     def same_runs(
         self,
@@ -194,32 +191,19 @@ def _run(name: str, check: Callable[[Case], str], case: Case) -> Finding:
     except (AssertionError, PflbenchError) as error:
         return Finding(name, str(error))
     except (Exception, SystemExit) as error:
-        file = getattr(sys.modules.get(type(case.method).__module__), "__file__", "")
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-        text = (str(error).strip().splitlines() or ["no message"])[0]
-        return Finding(name, f"{type(error).__name__}: {text}" + (f" ({file}, line {lines[-1]})" if lines else ""))
+        return Finding(name, one_line(error))
 
 
 def purity(case: Case) -> str:
     """Each function of the method is called twice with the same arguments, in a whole run in float32.
 
-    Arguments must not change, both results must be equal, and states must keep their form.
+    Arguments must not change, and both results must be equal. The engine checks that states keep their form.
     """
     method = copy.copy(case.method)
     for name, function in vars(Method).items():
         if inspect.isfunction(function) and not name.startswith("_") and name != "network":
             vars(method)[name] = _twice(name, getattr(case.method, name))
-    simulation = case.simulation([case.noisy().model_copy(update={"precision": "fp32"})], method=method)
-    (run,) = simulation.runs
-    before = run.server
-    finished(simulation)
-    states = [(run.fresh, run.state(client)) for client in range(run.spec.clients)]
-    for old, new in [(before, run.server), *states]:
-        forms = [[(x.dtype, tuple(x.shape)) for x in pytree.tree_leaves(tree)] for tree in (old, new)]
-        assert forms[0] == forms[1] and pytree.tree_structure(old) == pytree.tree_structure(new), (
-            f"client() and server() must keep the form of states: {forms[0]}, not {forms[1]}. The weights n are "
-            "float64 in every run: write n.to(uploads.dtype)"
-        )
+    finished(case.simulation([case.noisy().model_copy(update={"precision": "fp32"})], method=method))
     return ""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -59,24 +59,16 @@ def tiny_federation(seed: int, sizes: Sequence[int] = SIZES) -> Federation:
     )
 
 
-def tiny_spec(
-    seed: int = 0,
-    method: MethodSpec | str = "checked",
-    *,
-    version: str = "1",
-    hyper: Mapping[str, object] | None = None,
-    **fields: Any,
-) -> RunSpec:
+def tiny_spec(seed: int = 0, method: MethodSpec | str = "checked", **fields: Any) -> RunSpec:
     """The spec that goes with `tiny_federation`, or any other run: what a test does not care about has a value here.
 
-    `version` and `hyper` are those of a method that is given by its name. `fields`: others of `RunSpec`; a dataset or
-    partition without options is given by its name. Where `training_clients` is not said, all clients but two train.
+    A method that is given by its name has version 1 and no hyperparameters. `fields`: others of `RunSpec`; a dataset or
+    partition without options is given by its name. Without `training_clients`, all clients but two train.
     """
-    if isinstance(method, str):
-        method = MethodSpec(name=method, version=version, hyper=dict(hyper or {}))
     named = {key: Named(name=fields[key]) for key in ("dataset", "partition") if isinstance(fields.get(key), str)}
     clients = fields.get("clients", len(SIZES))
     usual: dict[str, Any] = {
+        "method": MethodSpec(name=method, version="1") if isinstance(method, str) else method,
         "dataset": Named(name="generated"),
         "partition": Named(name="generated"),
         "model": "tiny",
@@ -89,5 +81,6 @@ def tiny_spec(
         "rounds": 2,
         "scoring": Scoring(stages=("global", "finetuned"), finetune=Finetune(steps=3, lr=0.05)),
         "precision": "fp64",
+        "seed": seed,
     }
-    return RunSpec.model_validate(usual | fields | named | {"method": method, "seed": seed})
+    return RunSpec.model_validate(usual | fields | named)

@@ -182,12 +182,12 @@ def test_portions_change_nothing(lanes: int, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("execution", ["loop", "vectorized"])
 def test_states_are_scored_in_portions_too(execution: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients' states may be far more than fits into memory."""
-    from pflbench.engine import evaluate
+    from pflbench.engine.evaluate import Scorer
 
     scoring = spec().scoring.model_copy(update={"moment": "after-aggregation"})
-    whole, sizes, personal = run(Leaves(), Setup(execution=execution), scoring=scoring), [], evaluate.personal
+    whole, sizes, personal = run(Leaves(), Setup(execution=execution), scoring=scoring), [], Scorer.personal
     monkeypatch.setattr("pflbench.engine.client_map.PORTION", 2)
-    monkeypatch.setattr(evaluate, "personal", lambda *args: sizes.append(len(args[4])) or personal(*args))
+    monkeypatch.setattr(Scorer, "personal", lambda *args: sizes.append(len(args[1])) or personal(*args))
     portions = run(Leaves(), Setup(execution=execution), scoring=scoring)
     assert (whole.scores, whole.metrics) == (portions.scores, portions.metrics)
     assert sizes == ([2] * (TRAINING // 2) + [1] * (TRAINING % 2) if execution == "loop" else [TRAINING])

@@ -16,7 +16,7 @@ from .faults import Fault, Patch, edited
 
 
 def features_read_unnamed() -> Patch:
-    return edited(evaluate, "_mapped", 'host.read(features, "features").tolist()', "features.tolist()")
+    return edited(evaluate.Scorer, "_mapped", 'host.read(features, "features").tolist()', "features.tolist()")
 
 
 def keys_on_host() -> Patch:

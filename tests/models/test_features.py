@@ -146,8 +146,8 @@ class Recorded(Ops):
         self.convolved: list[tuple[int, ...]] = []
         self.pooled: list[tuple[int, ...]] = []
 
-    def conv(self, x: Tensor, weight: Tensor, bias: Tensor, padding: int, stride: int = 1) -> Tensor:
-        out = super().conv(x, weight, bias, padding, stride)
+    def conv(self, x: Tensor, weight: Tensor, bias: Tensor, padding: int) -> Tensor:
+        out = super().conv(x, weight, bias, padding)
         self.convolved.append(tuple(out.shape[1:]))
         return out
 

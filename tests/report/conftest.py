@@ -7,7 +7,7 @@ import pytest
 from table_kit import expansion, row
 
 from pflbench.result import Metric, RunResult, Score
-from pflbench.spec import Finetune, Named, RunSpec, Scoring
+from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
 from pflbench.stages import Shown
 from pflbench.store import Store
 from pflbench.suite.cells import Cell, Expansion, Reading, Reference, TableColumn
@@ -36,9 +36,8 @@ class Build:
         **hyper: object,
     ) -> RunSpec:
         return tiny_spec(
-            *(seed, name),
-            version=version,
-            hyper=hyper,
+            seed,
+            MethodSpec(name=name, version=version, hyper=hyper),
             dataset="digits",
             partition=Named(name="dirichlet", options={"alpha": alpha}),
             clients=4,
@@ -117,8 +116,8 @@ class Personal:
     ) -> RunSpec:
         group, clients = column.split("-")
         return tiny_spec(
-            *(seed, name),
-            hyper=hyper,
+            seed,
+            MethodSpec(name=name, version="1", hyper=hyper),
             dataset=group,
             partition="slices",
             clients=int(clients),

@@ -21,7 +21,7 @@ from pflbench.running.events import Progress
 from pflbench.running.execution import Execution
 from pflbench.running.job import Done, Job, run_job
 from pflbench.running.local import execute
-from pflbench.spec import Finetune, Named, Scoring
+from pflbench.spec import Finetune, MethodSpec, Named, Scoring
 from pflbench.store import Store
 from pflbench.testing import tiny_spec
 
@@ -31,9 +31,8 @@ ROUNDS = 5
 def task(seed: int = 0, name: str = "fedavg", **hyper: Any) -> Job:
     info = describe(name)
     spec = tiny_spec(
-        *(seed, info.name),
-        version=info.version,
-        hyper=complete(info, hyper),
+        seed,
+        MethodSpec(name=info.name, version=info.version, hyper=complete(info, hyper)),
         dataset="digits",
         partition=Named(name="shards", options={"shards": 180}),
         model="cnn2",

@@ -15,7 +15,7 @@ from pflbench.running.execution import Execution
 from pflbench.running.shards import in_shard
 from pflbench.running.training import run
 from pflbench.selection import Selection
-from pflbench.spec import Named, RunSpec
+from pflbench.spec import MethodSpec, Named, RunSpec
 from pflbench.store import Store
 from pflbench.suite.expand import expand
 from pflbench.suite.load import load
@@ -32,7 +32,7 @@ def spec(rounds: int, seed: int) -> RunSpec:
         "dataset": "digits",
         "partition": Named(name="shards", options={"shards": 40}),
     }
-    return tiny_spec(seed, info.name, version=info.version, hyper=hyper, **setting)
+    return tiny_spec(seed, MethodSpec(name=info.name, version=info.version, hyper=hyper), **setting)
 
 
 def shard(specs: list[RunSpec], number: int, of: int) -> list[RunSpec]:

@@ -10,15 +10,14 @@ import pytest
 from pflbench.running.machine import processor, product_seconds
 from pflbench.running.planning import estimate, history
 from pflbench.running.work import work_of
-from pflbench.spec import Finetune, Named, RunSpec, Scoring
+from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
 from pflbench.store import Stored
 from pflbench.testing import tiny_spec
 
 
 def spec(method: str, model: str = "cnn2", **hyper: Any) -> RunSpec:
     return tiny_spec(
-        method=method,
-        hyper=hyper,
+        method=MethodSpec(name=method, version="1", hyper=hyper),
         dataset=Named(name="digits", options={"size": 28}),
         partition=Named(name="shards", options={"shards": 40}),
         model=model,

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from pflbench.result import Metric, RunResult, Score
-from pflbench.spec import Named, RunSpec
+from pflbench.spec import MethodSpec, Named, RunSpec
 from pflbench.store import Store
 from pflbench.testing import tiny_spec
 
@@ -23,8 +23,8 @@ Runs = dict[str, RunResult]
 
 def spec(seed: int = 0, name: str = "fedavg") -> RunSpec:
     return tiny_spec(
-        *(seed, name),
-        hyper={"local_lr": 0.1},
+        seed,
+        MethodSpec(name=name, version="1", hyper={"local_lr": 0.1}),
         dataset="digits",
         partition=Named(name="dirichlet", options={"alpha": 0.3}),
         model="cnn2",
