@@ -16,7 +16,6 @@ from pflbench.suite.load import read_toml
 from pflbench.suite.strict import TomlTable, all_known, at, fault, validated
 
 Test = Literal["better", "first", "within", "grows"]
-NAME = "claims.toml"
 
 
 class Claim(TomlTable):
@@ -103,7 +102,7 @@ def slope(values: Sequence[float]) -> float:
 
 def files() -> dict[str, Path]:
     """The claims files that come with pflbench, by their paper's folder."""
-    return {path.parent.name: path for path in sorted(benchmarks().glob(f"*/{NAME}"))}
+    return {path.parent.name: path for path in sorted(benchmarks().glob("*/claims.toml"))}
 
 
 def load(path: Path) -> list[Claim]:

@@ -160,23 +160,11 @@ Named = tuple[str, str, Iterable[str], Iterable[str]]
 
 def check(document: Document) -> None:
     """Check that the tables of a file fit together. Raises `UsageError` that begins with the key."""
-    rows, columns = {row.id: document.shown(row) for row in document.row}, [column.id for column in document.column]
-    derived = {
-        axis: {one.id: one.of for one in document.derived if one.axis == axis}  # by id, its two parts
-        for axis in ("rows", "columns")
-    }
-    shown = rows | {id_: rows.get(first, ()) for id_, (first, _) in derived["rows"].items()}
-    _check_ids("row", [*(row.id for row in document.row), *(one.id for one in document.derived)])
-    _check_ids("column", [*columns, *(one.id for one in document.derived)])
-    known = {"rows": rows, "columns": columns, "methods": [row.method for row in document.row]}
-    named: list[Named] = [
-        ("tune.columns", "column", document.tune.columns, columns),
-        ("statistics.reference", "column", document.statistics.reference if document.statistics else (), columns),
-        ("reference", "row", document.reference, shown),
-    ]
-    named += _named_by_remarks(document, known)
-    named += _named_by_references(document, shown, [*columns, *derived["columns"]])
-    for key, kind, names, every in named:
+    for axis, tables in (("row", document.row), ("column", document.column)):
+        ids = [one.id for one in (*tables, *document.derived)]
+        if repeated := [id_ for i, id_ in enumerate(ids) if id_ in ids[:i]]:
+            raise UsageError(f"{axis}: there is already a {axis} {repeated[0]!r}. Write another id.")
+    for key, kind, names, every in _named(document):
         with at(key):
             all_known(kind, names, every)
     _check_stages(document)
@@ -185,14 +173,26 @@ def check(document: Document) -> None:
         raise UsageError("profile.paper: the profile 'paper' is the suite file itself.")
 
 
-def _named_by_remarks(document: Document, known: Mapping[str, Iterable[str]]) -> Iterator[Named]:
-    """Names in derived rows and columns and in remarks; `known`: all names, by the key that has them."""
-    for i, one in enumerate(document.derived):
-        yield f"derived[{i}].{one.axis}", one.axis[:-1], one.of, known[one.axis]
+def _named(document: Document) -> Iterator[Named]:
+    """Names in the file's tables; a later one relies on those before.
+
+    Raises as `_named_by_references`.
+    """
+    rows, columns = {row.id: document.shown(row) for row in document.row}, [column.id for column in document.column]
+    known = {"rows": rows, "columns": columns, "methods": [row.method for row in document.row]}
+    yield "tune.columns", "column", document.tune.columns, columns
+    if document.statistics:
+        yield "statistics.reference", "column", document.statistics.reference, columns
     for key, remarks in document.remarks_by_key.items():
         for i, remark in enumerate(remarks):
             for axis, every in known.items():
                 yield f"{key}[{i}].{axis}", axis[:-1], getattr(remark, axis) or (), every
+    for i, one in enumerate(document.derived):
+        yield f"derived[{i}].{one.axis}", one.axis[:-1], one.of, known[one.axis]
+    shown = rows | {one.id: rows[one.of[0]] for one in document.derived if one.axis == "rows"}
+    columns = [*columns, *(one.id for one in document.derived if one.axis == "columns")]
+    yield "reference", "row", document.reference, shown
+    yield from _named_by_references(document, shown, columns)
 
 
 def _named_by_references(
@@ -202,17 +202,10 @@ def _named_by_references(
     for row, cells in document.reference.items():
         yield f"reference.{row}", "column", cells, columns
         for column, printed in cells.items():
-            stages = shown.get(row, ())
             if isinstance(printed, dict):
-                yield f"reference.{row}.{column}", "stage", printed, stages
-            elif len(stages) > 1:
-                raise UsageError(f"reference.{row}.{column}: write one for each of {', '.join(stages)}.")
-
-
-def _check_ids(kind: str, ids: Sequence[str]) -> None:
-    for i, id_ in enumerate(ids):
-        if id_ in ids[:i]:
-            raise UsageError(f"{kind}: there is already a {kind} {id_!r}. Write another id.")
+                yield f"reference.{row}.{column}", "stage", printed, shown[row]
+            elif len(shown[row]) > 1:
+                raise UsageError(f"reference.{row}.{column}: write one for each of {', '.join(shown[row])}.")
 
 
 def _check_stages(document: Document) -> None:

@@ -27,7 +27,6 @@ class _Loose(BaseModel):
 
 class _Head(_Loose):
     extends: str = ""
-    notes: list[Any] = []
     rows: list[str] = []
     columns: list[str] = []
 
@@ -56,10 +55,6 @@ class Shape(_Loose):
     sources: Raw = {}
     layout: Raw = {}
     tune: Raw = {}
-    follows: list[Raw] = []
-    departure: list[Raw] = []
-    suspect: list[Raw] = []
-    inferred: list[Raw] = []
 
 
 def merged(old: Raw, new: Mapping[str, Any]) -> Raw:
@@ -192,11 +187,7 @@ def _gone(rows: Sequence[_Resolved], below: Raw) -> set[str]:
 def _models(kind: str, several: Sequence[_Resolved], below: Raw) -> dict[str, str]:
     """By id, the extended file's one that each is like; left out where that has another method."""
     methods = {id_: table.get("method") for id_, table in _by_id(kind, below).items()}
-    return {
-        table["id"]: model
-        for table, model, _ in several
-        if model is not None and "id" in table and methods[model] == table.get("method")
-    }
+    return {one.ids[-1]: one.model for one in several if one.model and methods[one.model] == one.table.get("method")}
 
 
 def _tune(tune: Raw, below: Raw, columns: Sequence[str]) -> Raw:

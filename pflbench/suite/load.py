@@ -17,7 +17,6 @@ from pflbench.data.root import data_root
 from pflbench.errors import UsageError, unknown
 from pflbench.names import anchored, base
 from pflbench.package import benchmarks
-from pflbench.stages import Shown
 from pflbench.suite import scoped
 from pflbench.suite.cells import Expansion
 from pflbench.suite.columns import check_keys
@@ -63,10 +62,8 @@ def _shipped(root: Path) -> dict[str, Path]:
 
 
 def figures() -> dict[str, Path]:
-    """The suites that come with pflbench and are figures: their file has a `[figure]`."""
-    # Parsing a file costs more than looking whether the word is there at all.
-    candidates = {name: path for name, path in available().items() if "[figure" in path.read_text(encoding="utf-8")}
-    return {name: path for name, path in candidates.items() if "figure" in read_toml(path)}
+    """The suites that come with pflbench and are figures: their file has a `[figure]`, which is looked for unparsed."""
+    return {name: path for name, path in available().items() if "\n[figure]" in path.read_text(encoding="utf-8")}
 
 
 def find(name: str, folder: Path = Path()) -> Path:
@@ -213,22 +210,18 @@ def _with_defaults(raw: Raw, path: Path, describe: Callable[[str], MethodInfo]) 
     result = raw | {"suite": {"title": name["name"]} | name, "federation": {"query": 0.2} | raw.get("federation", {})}
     for kind in ("column", "row"):
         if raw.get(kind):
-            result[kind] = [({"title": table["id"]} if "id" in table else {}) | table for table in raw[kind]]
+            result[kind] = [{"title": table["id"]} | table for table in raw[kind]]
+    evaluation, tables = raw.get("evaluation", {}), (raw.get("federation", {}), *raw.get("column", ()))
+    who, moment = evaluation.get("clients", "all"), evaluation.get("moment", "after-aggregation")
+    held_out = who == "held-out" or (who == "all" and any("training_clients" in table for table in tables))
     for row in result.get("row", ()):
         if "method" in row and not {"stage", "stages"} & row.keys():
-            row["stage"] = "global"
+            present = set[str]()
             with suppress(UsageError):  # which `expand` reports
-                row["stage"] = _stage(describe(row.get("variant") or anchored(row["method"], path.parent)), result)
+                stages = describe(row.get("variant") or anchored(row["method"], path.parent)).stages
+                present.update(stages.present({}, moment=moment, held_out=held_out))
+            row["stage"] = "personalized" if "personalized" in present else "global"
     return result
-
-
-def _stage(method: MethodInfo, raw: Raw) -> Shown:
-    evaluation = raw.get("evaluation", {})
-    who, moment = evaluation.get("clients", "all"), evaluation.get("moment", "after-aggregation")
-    some_train = any("training_clients" in table for table in (raw.get("federation", {}), *raw.get("column", ())))
-    held_out = who == "held-out" or (who == "all" and some_train)
-    present = method.stages.present({}, moment=moment, held_out=held_out)
-    return "personalized" if "personalized" in present else "global"
 
 
 def _id(name: str) -> str:

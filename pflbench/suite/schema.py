@@ -29,18 +29,10 @@ def _hyperparameter(value: Any) -> Any:
     return value
 
 
-def _short_for(key: str) -> BeforeValidator:
-    """Validator that reads a value which is no table as a table with this key alone."""
-    return BeforeValidator(lambda value: value if isinstance(value, dict) else {key: value})
-
-
-def _once(seeds: list[int]) -> list[int]:
-    return list(dict.fromkeys(seeds))
-
-
-Seeds = Annotated[list[Annotated[int, Field(ge=0, lt=2**32)]], Field(min_length=1), AfterValidator(_once)]
-
-
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Seeds = Annotated[list[Seed], Field(min_length=1), AfterValidator(lambda seeds: list(dict.fromkeys(seeds)))]
+NoteOrText = Annotated[Note, BeforeValidator(lambda value: value if isinstance(value, dict) else {"text": value})]
+"""A text is a note without more."""
 Value = Annotated[Any, AfterValidator(_hyperparameter)]
 """Value of a hyperparameter; `"none"` unsets an inherited one. `{ like = "row.key" }`: that of another row."""
 Hyper = dict[str, Value]
@@ -81,7 +73,7 @@ class SuiteTable(TomlTable):
     """Scored round of the paper's numbers. `best`: a best and a lead stand behind each number, and the best, not the
     last, is compared with the paper's.
     """
-    notes: list[Annotated[Note, _short_for("text")]] = Field(default_factory=list)
+    notes: list[NoteOrText] = Field(default_factory=list)
     """Sentences below the table."""
     extends: str | None = None
     """Other suite, by name or file, from which this one inherits."""
@@ -376,7 +368,7 @@ Point = Annotated[Hyper, Field(min_length=1), BeforeValidator(flat)]
 class Tune(TomlTable):
     """Trials of `pflbench tune`."""
 
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 41
+    seed: Seed = 41
     """Seed of the trials; the suite's own are refused."""
     validation: Share = 0.1
     """Share of the support on which trials are scored."""

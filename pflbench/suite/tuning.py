@@ -15,7 +15,7 @@ from pflbench.names import Places
 from pflbench.selection import EVERYTHING, Choices, Selection
 from pflbench.spec import RunSpec
 from pflbench.stages import Shown
-from pflbench.suite.cells import Reading, TableColumn
+from pflbench.suite.cells import Expansion, Reading, TableColumn
 from pflbench.suite.columns import FINETUNE_OPTIONS
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.expand import expand
@@ -129,34 +129,26 @@ def searches(
     selected = _row(suite_rows(suite, document), method, document, suite.supplied)
     paths = [text.partition("=")[0].strip() for text in part.overrides]
     fixed = {path if path.startswith(FINETUNE) else path.rpartition(".")[2] for path in paths}
-    _, points = suites_points(suite, document, selected)
-    points = _typed(grid, selected, document) if grid else points
+    points = _typed(grid, selected, document) if grid else suites_points(suite, document, selected)[1]
     if not points:
         raise UsageError(f"{suite.path} has no grid for {selected.info.name}. Give one with --grid key=value,value.")
     points = _varied(points, fixed)
     rows, methods = ((selected.row.id,), ()) if selected.where else ((), (method,))
     part = part.but(rows=rows, methods=methods, columns=columns, seeds=seeds)
-    first = _settings(selected, points[0])
-    shown = expand(suite, part, overrides=(*part.overrides, *first)).columns
-    return [_search(suite, part.but(columns=[column.id]), selected, points) for column in shown]
-
-
-def _search(suite: Suite, part: Selection, selected: SelectedRow, points: Points) -> Search:
-    """The trials of a row in the one selected column."""
     tables = [expand(suite, part, overrides=(*part.overrides, *_settings(selected, point))) for point in points]
+    return [_search(column, selected, points, tables, tune.validation) for column in tables[0].columns]
+
+
+def _search(
+    column: TableColumn, selected: SelectedRow, points: Points, tables: Sequence[Expansion], validation: float
+) -> Search:
+    """The trials of a row in a column; `tables`: those of each point."""
     stage = judged_by(tables[0].rows[0].stages, selected.entry.stage)
-    cells = [next(cell for cell in table.cells if cell.stage == stage) for table in tables]
-    change = {"validation": suite.document(part.profile or "paper").tune.validation}
-    return Search(
-        column=cells[0].column,
-        selected=selected,
-        reading=replace(cells[0].reading, read_as=cells[0].tuned_by),
-        trials=[
-            Trial(values, tuple(run.model_copy(update=change) for run in cell.runs))
-            for values, cell in zip(points, cells, strict=True)
-        ],
-        places=tables[0].locations.get(cells[0].runs[0].id, {}),
-    )
+    cells = [next(one for one in table.cells if (one.column, one.stage) == (column, stage)) for table in tables]
+    runs = [tuple(run.model_copy(update={"validation": validation}) for run in cell.runs) for cell in cells]
+    reading = replace(cells[0].reading, read_as=cells[0].tuned_by)
+    places = tables[0].locations.get(cells[0].runs[0].id, {})
+    return Search(column, selected, reading, list(map(Trial, points, runs)), places)
 
 
 def _settings(selected: SelectedRow, point: Mapping[str, Any]) -> list[str]:

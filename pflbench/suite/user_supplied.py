@@ -99,14 +99,13 @@ class UserSupplied:
         """A run's dataset and partition with the hash of what they read; empty for those that read no user files.
 
         What cannot be read has no hash, and then no stored run agrees. `settings`: the run's fields, as far as they are
-        known; `places`: paths of user-supplied code and data.
+        known; `places`: paths of the column's user-supplied code and data.
         """
         reading = {name: settings[name] for name in _READING if reads(name, settings[name])}
         if self.root is None or not reading:
             return {}
         data, division = settings["dataset"], settings["partition"]
-        used = sorted((kind, path) for kind, path in places.items() if kind.startswith(("datasets", "partitions")))
-        key = f"{data!r} {division!r} {settings['clients']} {seed} {used}"
+        key = f"{data!r} {division!r} {settings['clients']} {seed} {sorted(places.items())}"
         if key not in self._known:
             self._known[key] = self._contents(data, division, settings["clients"], places, seed)
         result = self._known[key]
