@@ -59,6 +59,10 @@ class Task(NamedTuple):
         return self.augment or self.network.drops
 
     @property
+    def cacheable(self) -> bool:
+        return self.network.features is not None and not self.noisy and not self.network.batchwise
+
+    @property
     def statistics(self) -> Tensor | None:
         """Entries of a model that are running statistics, on the pool's device; None: none are."""
         if self.network.statistics is None:
@@ -211,7 +215,7 @@ class LoopObjective(Facts):
 
     @property
     def cacheable(self) -> bool:
-        return self.network.features is not None and not self.task.noisy and not self.network.batchwise
+        return self.task.cacheable
 
     def decay(self, rate: float | None, w: Part, *, wrt: str | None = None) -> Part | None:
         return _decay(self.network.layout.of(wrt), rate, w.dtype, w.device) if rate else None
@@ -296,7 +300,7 @@ class LoopObjective(Facts):
         where = self.part(wrt) if wrt else None
         if custom is not None:
             return self._differentiated(w, b, where, custom, args)
-        if self.network.gradient is not None and not self.task.bf16 and b.rows.dim() == 1:
+        if self.network.gradient is not None and not self.task.bf16:
             return self._derived(w, b, wrt)
         return self._mean(b, lambda piece: self._differentiated(w, piece, where))
 
@@ -346,8 +350,8 @@ class LoopObjective(Facts):
         return total.div_(len(b.rows))
 
     def _pieces(self, b: Batch) -> list[Batch]:
-        # What a key draws goes by places in the whole batch. A stack is one piece.
-        if b.rows.dim() > 1 or len(b.rows) <= PIECE or self.network.batchwise or b.key is not None:
+        # What a key draws goes by places in the whole batch.
+        if len(b.rows) <= PIECE or self.network.batchwise or b.key is not None:
             return [b]
         return [Batch(*some) for some in zip(torch.split(b.rows, PIECE), torch.split(b.labels, PIECE), strict=True)]
 
@@ -379,6 +383,12 @@ class StackedObjective(LoopObjective):
         if b.mask is None:
             return each.mean(1)
         return torch.where(b.mask, each, 0).sum(1) / b.mask.sum(1).clamp(min=1)
+
+    def _grad(self, w: Tensor, b: Batch, *args: Tensor, wrt: str | None, custom: LossFn | None) -> Tensor:
+        return self._differentiated(w, b, self.part(wrt) if wrt else None, custom, args)
+
+    def _pieces(self, b: Batch) -> list[Batch]:
+        return [b]
 
 
 class _OnStack(torch.autograd.Function):
