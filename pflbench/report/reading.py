@@ -199,7 +199,8 @@ def _of_round(one: Scored, reading: Reading, sizes: RunResult) -> Floats:
     if (few := smallest(one.clients, reading, sizes)) is not None:
         values, counts = np.ascontiguousarray(values[:, few]), counts[few]
     if reading.mean == "examples":
-        return np.asarray(100 * (values * counts).sum(axis=1) / counts.sum())  # not `@`, whose last bits are a processor's
+        # No `@`: its last bits, which choose the best of equal rounds, are the processor's.
+        return np.asarray(100 * (values * counts).sum(axis=1) / counts.sum())
     return np.asarray(100 * values.mean(axis=1))
 
 

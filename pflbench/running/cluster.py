@@ -31,7 +31,7 @@ def train(work: Sequence[Job], execution: Execution, on_event: OnEvent) -> tuple
         UsageError: Ray is not installed, there is no such cluster, or it has no room for a task.
         KeyboardInterrupt: Passes through; the tasks end, and what is finished is stored.
     """
-    ray = _connected(execution)
+    ray, is_ours = _connected(execution)
     try:
         tasks, where = _submit(ray, work, execution)
 
@@ -51,7 +51,8 @@ def train(work: Sequence[Job], execution: Execution, on_event: OnEvent) -> tuple
         remaining = 0 if stopping.heard() else remaining
         return dones, jobs.problems(remaining, "Ray task", _complaints(ray, tasks) if remaining else ())
     finally:
-        ray.shutdown()
+        if is_ours:
+            ray.shutdown()
 
 
 def _submit(ray: Any, work: Sequence[Job], execution: Execution) -> tuple[list[Any], str]:
@@ -79,8 +80,8 @@ def _complaints(ray: Any, tasks: Sequence[Any]) -> Iterable[str]:
     return errors
 
 
-def _connected(execution: Execution) -> Any:
-    """Ray, connected to a cluster. Raises `UsageError`."""
+def _connected(execution: Execution) -> tuple[Any, bool]:
+    """Ray, connected to a cluster, and True if this command connected it. Raises `UsageError`."""
     address = execution.ray_address
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if address is None:  # else Ray takes an address that others reach: it runs any code that comes
@@ -89,6 +90,8 @@ def _connected(execution: Execution) -> Any:
         import ray
     except ImportError as error:
         raise UsageError("--executor ray needs Ray: pip install 'pflbench[ray]'.") from error
+    if ray.is_initialized():  # in a notebook
+        return ray, False
     _check_address(address)
     settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
     if address is None:
@@ -105,7 +108,7 @@ def _connected(execution: Execution) -> Any:
     if address is None and listens not in LOCALHOST:
         ray.shutdown()
         raise UsageError(f"--executor ray: this version of Ray listens on {listens}, where others may reach it.")
-    return ray
+    return ray, True
 
 
 def _check_address(address: str | None) -> None:
