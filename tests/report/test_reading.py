@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,6 +111,16 @@ def test_weighted_accuracies_are_those_of_all_examples_together(clients: list[tu
     assert read(scores, Reading("global", mean="examples")) == pytest.approx([together])
     even = [s._replace(count=7) for s in scores]
     assert read(even, Reading("global", mean="examples")) == pytest.approx(read(even, Reading("global")))
+
+
+def test_equal_rounds_are_equal_to_the_last_bit() -> None:
+    # As a matrix product they would not be on every processor, and the best round would not be the first of them.
+    generator = np.random.default_rng(0)
+    for _ in range(50):
+        counts = generator.integers(20, 900, 20)
+        hits = generator.integers(0, counts)
+        scores = [score("global", 2, 0, c, h / n, n) for c, (h, n) in enumerate(zip(hits, counts, strict=True))]
+        assert read(scores, Reading("global", mean="examples")) == [100 * hits.sum() / counts.sum()]
 
 
 def test_a_round_without_scores_is_an_error() -> None:
