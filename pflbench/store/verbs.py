@@ -6,7 +6,6 @@ missing. Whoever is interrupted can start again.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,31 +33,25 @@ def pack(store: Store, ids: Collection[str] | None = None) -> list[Packed]:
 
     Raises `StoreError`.
     """
-    movable, runs = _movable(store, ids), store.every()
-    settings = defaultdict[str, dict[str, Stored]](dict)
-    for id in runs.keys() & _ids(movable):
-        settings[runs[id].spec.setting()][id] = runs[id]
-    done, written = list[Packed](), set[str]()
-    for _, every in sorted(settings.items()):
-        several = [file for file in movable if every.keys() & file.entries.keys()]
-        added = every.keys() & _ids(file for file in several if not file.packed)
-        is_packed = len(several) == 1 and every.keys() == several[0].entries.keys()
-        if not added and (is_packed or ids is not None):
+    members: dict[str, list[RunFile]] = {}
+    for file in _movable(store, ids):
+        for setting in {run.spec.setting() for run in file.entries.values()}:
+            members.setdefault(setting, []).append(file)
+    done, written, runs = list[Packed](), set[str](), store.every()
+    for setting, several in sorted(members.items()):
+        every = _ids(several, setting)
+        added = {id for file in several if not file.packed for id in file.entries}
+        is_packed = len(several) == 1 and every == several[0].entries.keys()
+        if not every & runs.keys() or (not added and (is_packed or ids is not None)):
             continue
-        results = store.read_several(every.values())
-        if results.keys() < every.keys():  # a damaged run: it was named, and is not in the index any more
+        results = store.read_several(runs[id] for id in sorted(every & runs.keys()))
+        if results.keys() < every & runs.keys():  # a damaged run: it was named, and is not in the index any more
             return sorted([*done, *pack(store, ids)])
         path = store.write_pack(results.values())
-        written |= every.keys()
-        for file in several:  # packs go first: a run by itself goes before its packed self until that is gone for good
-            if file.path != path and not file.unread and file.entries.keys() <= written:
-                store.remove(file)
-        done.append(Packed(path, len(every), len(added)))
+        written |= results.keys()
+        _remove_packed(store, several, path, written)
+        done.append(Packed(path, len(results), len(added & results.keys())))
     return sorted(done)
-
-
-def _ids(several: Iterable[RunFile]) -> set[str]:
-    return {id for file in several for id in file.entries}
 
 
 def _movable(store: Store, ids: Collection[str] | None) -> list[RunFile]:
@@ -145,26 +138,25 @@ def merge(sources: Sequence[Path], into: Path) -> Merged:
             raise UsageError(f"{str(source)!r} is no results folder: it has neither runs/ nor packs/ in it.")
     outcome, store = Merged(), Store(into)
     store.check_writable()
-    for other in map(Store, sources):
-        _merge(other, store, outcome)
-        outcome.unread += [file.path for folder in other.folders for file in other.indexed(folder) if file.unread]
-        keep_requests(store, {id: sorted(several) for id, several in requests_of(other).items()}, ())
+    for source in sources:
+        _merge(Store(source), store, outcome)
     return outcome
 
 
+def _ids(several: Iterable[RunFile], setting: str) -> set[str]:
+    return {id for file in several for id, run in file.entries.items() if run.spec.setting() == setting}
+
+
+def _remove_packed(store: Store, several: Iterable[RunFile], path: Path, written: Collection[str]) -> None:
+    """Remove the files whose runs are all in new packs; one of several settings goes at the last of them."""
+    for file in several:  # packs go first: a run by itself goes before its packed self until that is gone for good
+        if file.path != path and not file.unread and all(id in written for id in file.entries):
+            store.remove(file)
+
+
 def _merge(source: Store, into: Store, outcome: Merged) -> None:
-    present, new, copied = into.every(), defaultdict[Path, list[Stored]](list), list[Stored]()
-    for id, run in sorted(source.every().items()):
-        at = present.get(id)
-        if at is None or run.rank[:2] < at.rank[:2]:
-            new[run.path].append(run)
-            continue
-        is_equal = run.checksum is not None and run.checksum == at.checksum
-        if run.rank[:2] > at.rank[:2] or is_equal or not (text := difference(source.read(id), into.read(id))):
-            copied.append(run)
-        else:
-            outcome.others.append(f"Run {id} has other scores in {str(run.path)!r} ({text}): {str(at.path)!r} stays.")
-    outcome.same += len(copied)
+    new, same = _compared(source, into, outcome)
+    outcome.same += len(same)
     for path, runs in sorted(new.items()):
         results = source.read_several(runs)
         if path.parent == source.packs and results:
@@ -173,10 +165,28 @@ def _merge(source: Store, into: Store, outcome: Merged) -> None:
             for result in results.values():
                 into.write(result)
         outcome.added += len(results)
-        copied += [run for run in runs if run.spec.id in results]
-    for run in copied:
+        same += [run for run in runs if run.spec.id in results]
+    for run in same:
         if run.failure is None:
             models.copy(source.root, into.root, run.spec.id)
+    outcome.unread += [file.path for folder in source.folders for file in source.indexed(folder) if file.unread]
+    keep_requests(into, {id: sorted(several) for id, several in requests_of(source).items()}, ())
+
+
+def _compared(source: Store, into: Store, outcome: Merged) -> tuple[dict[Path, list[Stored]], list[Stored]]:
+    """Runs that the destination lacks, by file, and those that it has; runs with other scores are noted."""
+    present, new, same = into.every(), dict[Path, list[Stored]](), list[Stored]()
+    for id, run in sorted(source.every().items()):
+        at = present.get(id)
+        if at is None or run.rank[:2] < at.rank[:2]:
+            new.setdefault(run.path, []).append(run)
+            continue
+        is_equal = run.checksum is not None and run.checksum == at.checksum
+        if run.rank[:2] > at.rank[:2] or is_equal or not (text := difference(source.read(id), into.read(id))):
+            same.append(run)
+        else:
+            outcome.others.append(f"Run {id} has other scores in {str(run.path)!r} ({text}): {str(at.path)!r} stays.")
+    return new, same
 
 
 def difference(one: RunResult, other: RunResult) -> str:
