@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -28,11 +27,24 @@ class Modulator:
     `labels`: from these rows' one-hot labels, too, which join the convolutions' features (the paper's text).
     """
 
-    mode: Literal["c0", "c1", "c2"]
+    mode: str
     batch_norm: bool
     extra_gate: bool = True
     contextual: bool = False
     labels: bool = False
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("c0", "c1", "c2"):
+            raise UsageError(f"Unknown modulation {self.mode!r}; known: c0, c1, c2.")
+
+    @property
+    def per_unit(self) -> int:
+        """Numbers per gated unit."""
+        return 2 if self.mode == "c2" else 1
+
+    def gates(self, layers: int, flat: int) -> list[int]:
+        """Numbers of the gated layers of so many; `flat`: the flattened vector's number."""
+        return [i for i in range(layers) if self.extra_gate or i != flat]
 
     def gated(self, ops: Ops, a: Tensor, z: Tensor) -> Tensor:
         """A layer's activations behind their gate; z: what the modulator says of them."""
@@ -104,9 +116,8 @@ class ConvNet:
 
     def _modulated(self, base: Network, how: Modulator) -> Network:
         """`base` with gates computed from a context, the batch itself or others; it is the mean over their rows."""
-        flattened = len(self.channels)  # the flattened vector's number among the layers
-        gates = [i for i in range(len(base.gated)) if how.extra_gate or i != flattened]
-        widths = [(2 if how.mode == "c2" else 1) * base.gated[i] for i in gates]
+        gates = how.gates(len(base.gated), flat=len(self.channels))
+        widths = [how.per_unit * base.gated[i] for i in gates]
         labels = base.classes if how.labels else 0
         before, after = (self.flat + labels, *self.before), (self.before[-1], *self.after, sum(widths))
 
@@ -147,7 +158,7 @@ class ConvNet:
             shape=base.shape,
             classes=base.classes,
             gated=base.gated,
-            contextual=how.contextual,
+            contextual=how.contextual or how.labels,
             streams={"modulator": "modulator"},
         )
 
