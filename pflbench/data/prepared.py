@@ -17,13 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.data.root import cache_folder, clear_stale
+from pflbench.data.root import cache_folder, clear_halves
 from pflbench.errors import DataMissing
 
 Arrays = tuple[npt.NDArray[Any], ...]
 
-_DAY = 24.0 * 60 * 60
-"""Seconds."""
 SETTLED = 2 * 10**9
 """Nanoseconds after which a further change of a file shows in its time, whatever the file system."""
 
@@ -53,7 +51,7 @@ def prepared(recipe: str, files: Sequence[Path], make: Callable[[], Arrays]) -> 
     if _settled(files) and _key(recipe, files) == key:
         with contextlib.suppress(OSError):
             folder.parent.mkdir(parents=True, exist_ok=True)
-            clear_stale(folder.parent, ".*", _DAY)
+            clear_halves(folder.parent)
             _store(folder, made)
     return _stored(folder) or made
 

@@ -11,6 +11,9 @@ from pathlib import Path
 
 from pflbench.errors import UsageError
 
+_DAY = 24 * 60 * 60
+"""Seconds."""
+
 
 def data_root(override: str | Path | None = None) -> Path:
     """The folder that holds the datasets, in torchvision's layouts (it may not exist yet).
@@ -38,9 +41,9 @@ def cache_folder() -> Path:
         return Path(tempfile.gettempdir(), f"cache-{os.getuid()}", "pflbench")
 
 
-def clear_stale(folder: Path, pattern: str, seconds: float) -> None:
-    """Delete files and folders that killed processes left half-written: those that are untouched for so long."""
+def clear_halves(folder: Path) -> None:
+    """Delete what processes that were killed a day ago or earlier left half-written in a folder of the cache."""
     with suppress(OSError):
-        for path in folder.glob(pattern):
-            if time.time() - path.lstat().st_mtime > seconds:
+        for path in folder.glob(".*"):
+            if time.time() - path.stat().st_mtime > _DAY:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 import uuid
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from pflbench.data.root import clear_stale
 from pflbench.errors import StoreError
 from pflbench.store.header import Unfit
 
@@ -48,7 +48,15 @@ def replacing(path: Path) -> Iterator[tuple[IO[bytes], Path]]:
         finally:
             with contextlib.suppress(OSError):
                 temporary.unlink()
-            clear_stale(path.parent, ".*.tmp", _HOUR)
+            _clean(path.parent)
+
+
+def _clean(folder: Path) -> None:
+    """Remove temporary files that killed processes wrote: those that are untouched for an hour."""
+    with contextlib.suppress(OSError):
+        for path in folder.glob(".*.tmp"):
+            if time.time() - path.lstat().st_mtime > _HOUR:
+                path.unlink(missing_ok=True)
 
 
 def sync(file: IO[bytes]) -> None:
