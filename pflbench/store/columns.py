@@ -121,9 +121,11 @@ class Scores(Rows[Score]):
 
     def at(self, stage: str) -> Mapping[int, Moment]:
         """Return the scores at a stage by round, in ascending order. Of scores of the same pair the last one counts."""
-        if stage in self._moments:
-            return self._moments[stage]
-        moments = self._moments[stage] = dict[int, Moment]()
+        if stage not in self._moments:
+            self._moments[stage] = dict(self._by_round(stage))
+        return self._moments[stage]
+
+    def _by_round(self, stage: str) -> Iterator[tuple[int, Moment]]:
         columns: Mapping[str, Any] = self.columns
         rows = columns["stage"].where(stage)
         rows = rows[np.argsort(columns["round"][rows], kind="stable")]
@@ -138,8 +140,7 @@ class Scores(Rows[Score]):
             accuracies[at_step, at_client] = columns["accuracy"][some]
             counts[at_step, at_client] = columns["count"][some]
             scored = ~np.isnan(counts)
-            moments[round] = Moment(clients, steps, accuracies, counts, None if scored.all() else scored)
-        return moments
+            yield round, Moment(clients, steps, accuracies, counts, None if scored.all() else scored)
 
 
 scores_of, metrics_of = Scores.of, Metrics.of

@@ -25,6 +25,9 @@ class MissingRun(StoreError):
     """The store has no readable run of this id."""
 
 
+StoredRuns = list[Stored]
+
+
 class Store:
     """The runs under a results folder: `<root>/runs/<id>.parquet` each, or many in `<root>/packs/*.parquet`.
 
@@ -133,7 +136,7 @@ class Store:
                         results[id] = self.read(id)
         return results
 
-    def list(self) -> Sequence[Stored]:
+    def list(self) -> StoredRuns:
         """Every readable run, sorted by id. Raises `StoreError`."""
         self.conflicts()
         return [run for _, run in sorted(self.every().items())]
