@@ -39,12 +39,17 @@ Picture = Path | bytes | Pixels | Cropped
 """Image file, its bytes, its pixels ["height", "width"] or ["height", "width", 3], or a part of a file."""
 
 
-def images_by_class(folder: Path) -> dict[str, list[Path]]:
-    """Images below a folder that has a folder for each class, by class and by name; hidden files are ignored."""
+def readable_suffixes() -> frozenset[str]:
+    """Suffixes of all image files that Pillow reads, in small letters; without PostScript, which starts a program."""
     from PIL import Image
 
-    kinds = Image.OPEN.keys() - {"EPS"}  # PostScript, which starts a program
-    suffixes = {suffix for suffix, kind in Image.registered_extensions().items() if kind in kinds}
+    suffixes = Image.registered_extensions()
+    return frozenset(suffix for suffix, name in suffixes.items() if name in Image.OPEN and name != "EPS")
+
+
+def images_by_class(folder: Path) -> dict[str, list[Path]]:
+    """Images below a folder that has a folder for each class, by class and by name; hidden files are ignored."""
+    suffixes = readable_suffixes()
     images: dict[str, list[Path]] = {}
     for path in sorted(files_below(folder)):
         name, *below = path.relative_to(folder).parts

@@ -65,7 +65,8 @@ class Rows(Sequence[Row]):
         return tuple(itertools.starmap(self.kind, made))
 
     def __len__(self) -> int:
-        return len(next(reversed(self.columns.values())))  # of either kind, a column of numbers
+        last = next(reversed(self.columns.values()))
+        return len(last.codes if isinstance(last, Words) else last)
 
     def __getitem__(self, index: Any) -> Any:
         return self._rows[index]
