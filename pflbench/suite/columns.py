@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pflbench import names
 from pflbench.catalog import UNREAD, FieldInfo, Info, coerce, complete, parse
@@ -18,12 +18,11 @@ from pflbench.errors import UsageError, unknown
 from pflbench.selection import EVERYTHING, Selection
 from pflbench.spec import Finetune, MethodSpec, Named, RunSpec, Scoring
 from pflbench.stages import PREFERRED, SHOWN, Shown, canonical
-from pflbench.suite.cells import TableColumn
 from pflbench.suite.document import Document, Suite
 from pflbench.suite.rows import SelectedRow, suite_rows
 from pflbench.suite.schema import SETTINGS, Column, FederationKeys, FinetuneKeys, NamedTable, Row
 from pflbench.suite.sources import PROFILE, Source
-from pflbench.suite.strict import all_known, at, validated
+from pflbench.suite.strict import all_known, at
 
 FINETUNE_OPTIONS = Info(
     "finetune",
@@ -44,8 +43,12 @@ _UNTRAINED: dict[str, Any] = {
 """Fixed values of the fields that a federation does not depend on."""
 
 
-Override = tuple[str, str, Any]
-"""A value over all that the suite says: target (a method's name or class, or `finetune`), key, and value."""
+class Override(NamedTuple):
+    """A value over all that the suite says. `target`: a method's name or class, or `finetune`."""
+
+    target: str
+    key: str
+    value: Any
 
 
 @dataclass(frozen=True)
@@ -64,9 +67,9 @@ class SuiteColumn:
         return self.document.column[self.index]
 
     @property
-    def whole(self) -> Column:
-        """The column in the suite file, without the profile."""
-        return self.suite.document().column[self.index]
+    def whole(self) -> SuiteColumn:
+        """The same without the profile."""
+        return replace(self, document=self.suite.document())
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -81,18 +84,8 @@ class SuiteColumn:
     @property
     def stand_in(self) -> str:
         """The dataset that the profile puts in the place of the paper's; empty if it is the paper's."""
-        here, whole = self.entry.dataset.name, self.whole.dataset.name
+        here, whole = self.entry.dataset.name, self.whole.entry.dataset.name
         return "" if here == whole else here
-
-    @cached_property
-    def shown(self) -> TableColumn:
-        """The column as the table has it."""
-        entry, settings, instead = self.entry, self.settings, self.stand_in
-        group = f"{instead} for {entry.group or self.whole.dataset.name}" if instead else entry.group
-        smallest = entry.subset.smallest if entry.subset else None
-        named = settings["dataset"].name, settings["partition"].name, settings["model"]
-        numbers = settings["clients"], settings["rounds"], smallest
-        return TableColumn(entry.id, group, entry.title, *named, *numbers, instead)
 
     @cached_property
     def infos(self) -> dict[names.Kind, Info]:
@@ -137,7 +130,7 @@ class SuiteColumn:
 
         A source in `[sources]` is that of the paper profile's value; what another profile changes comes from there.
         """
-        here, whole = self.entry, self.whole
+        here, whole = self.entry, self.whole.entry
         unchanged = {key: getattr(here, key) == getattr(whole, key) for key in SETTINGS if "." not in key}
         result: dict[str, str] = {}
         for key, source in self._listed.items():
@@ -195,24 +188,34 @@ class SuiteColumn:
         One set of values for each point of the row's grid in the order written, the first key changing slowest; a
         single set without a grid. A column's values go by a method, or by the id of a row that is no method's name.
         """
-        values, sources = self._taken(row.like, row.info) if row.like else ({}, {})
+        values: dict[str, Any] = {}
+        sources: dict[str, str | None] = {}
+        if row.like:
+            values, taken = self._taken(row.like, row.info)
+            sources |= taken
         for key, (where, value) in self._nearest(row.entry).items():
             with at(f"{self.suite.path}: {where}"):
                 plain, sources[key] = self._sourced(where, value)
-                values[key] = [coerce(row.info, key, one) for one in (plain if key in row.entry.grid else [plain])]
+                values[key] = coerce(row.info, key, plain)
+        grid = {}
+        for key, tried in row.entry.grid.items():
+            where = f"row[{self.document.row.index(row.entry)}].grid.{key}"
+            sources[key] = self.document.origins.get(where)
+            with at(f"{self.suite.path}: {where}"):
+                grid[key] = [coerce(row.info, key, value) for value in tried]
         selected = self.overridden(row.aliases)
         sources |= dict.fromkeys(selected)
         sources |= {key: source for key, source in self._listed_for(row.entry).items() if key not in sources}
-        values |= {key: [value] for key, value in selected.items()}
-        points = [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
+        varied = {key: tried for key, tried in grid.items() if key not in selected}
+        points = [values | selected | dict(zip(varied, chosen, strict=True)) for chosen in product(*varied.values())]
         return [complete(row.info, point) for point in points], {key: one for key, one in sources.items() if one}
 
-    def _taken(self, row: SelectedRow, info: Info) -> tuple[dict[str, list[Any]], dict[str, str | None]]:
+    def _taken(self, row: SelectedRow, info: Info) -> tuple[dict[str, Any], dict[str, str]]:
         """Values of a row for the fields of another method, `info`, and their sources; of a grid, the first point."""
         (point, *_), sources = self.hyperparameters(row)
         whole = {key: point.get(key, field.default) for key, field in row.info.fields.items()}
         with at(f"--like {row.row.id}"):
-            values = {key: [coerce(info, key, value)] for key, value in whole.items() if key in info.fields}
+            values = {key: coerce(info, key, value) for key, value in whole.items() if key in info.fields}
         return values, {key: source for key, source in sources.items() if key in values}
 
     def _listed_for(self, row: Row) -> dict[str, Source]:
@@ -227,17 +230,11 @@ class SuiteColumn:
     def _nearest(self, row: Row) -> dict[str, tuple[str, Any]]:
         """The values that the file has for a row's hyperparameters, by key, each with its path; the nearest wins."""
         near, hyper = f"column[{self.index}].hyper", self.entry.hyper
-        here = next((f"row[{i}]" for i, one in enumerate(self.document.row) if one is row), "")
         method, *ids = self._names(row)
-        grid = f"{here}.grid", row.grid
-        tables = [
-            grid,  # first for the order of its points, last to win
-            (f"hyper.{method}", self.document.hyper.get(method, {})),
-            (f"{near}.{method}", hyper.get(method, {})),
-            (f"{here}.hyper", row.hyper),
-            *((f"{near}.{id_}", hyper.get(id_, {})) for id_ in ids),
-            grid,
-        ]
+        tables = [(f"hyper.{method}", self.document.hyper.get(method, {})), (f"{near}.{method}", hyper.get(method, {}))]
+        if row.hyper:
+            tables.append((f"row[{self.document.row.index(row)}].hyper", row.hyper))
+        tables += [(f"{near}.{id_}", hyper.get(id_, {})) for id_ in ids]
         return _by_key(tables)
 
     def _sourced(self, where: str, value: Any) -> tuple[Any, str | None]:
@@ -249,7 +246,7 @@ class SuiteColumn:
         rows = {row.id: row for row in self.document.row}
         all_known("row", [id_], rows)
         path, other = self._nearest(rows[id_]).get(key, ("", value))
-        if isinstance(other, dict | list):
+        if isinstance(other, dict):
             raise UsageError(f"the suite file gives {id_} no {key} of its own.")
         theirs = self.document.origins.get(path)  # a value that a profile sets has no source
         return other, theirs and (source or theirs)
@@ -270,7 +267,8 @@ class SuiteColumn:
         plain = {key: value for key, (_, value) in values.items()} | selected
         if "lr" not in plain:
             raise UsageError(f"{self.where}.finetune.lr: missing")
-        return validated(Finetune, plain, "finetune."), {key: source for key, source in sources.items() if source}
+        with at("finetune"):
+            return Finetune(**plain), {key: source for key, source in sources.items() if source}
 
     def reported_steps(self, finetune: Finetune) -> tuple[int, ...]:
         """The fine-tuning steps that its cells average: its own, else the suite's, else the last."""
@@ -290,17 +288,17 @@ def _by_key(tables: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, tuple[
 
 def select_columns(every: Sequence[SuiteColumn], selection: Selection) -> list[SuiteColumn]:
     """Of all columns those with a selection's ids, datasets, partitions and numbers of clients."""
-    filters: dict[str, tuple[Sequence[str], Callable[[Column], str]]] = {
-        "column": (selection.columns, lambda c: c.id),
-        "dataset": (selection.datasets, lambda c: c.dataset.name),
-        "partition": (selection.partitions, lambda c: c.partition.name),
-        "number of clients": ([str(n) for n in selection.clients], lambda c: str(c.clients)),
+    filters: dict[str, tuple[Sequence[str], Callable[[SuiteColumn], str]]] = {
+        "column": (selection.columns, lambda c: c.entry.id),
+        "dataset": (selection.datasets, lambda c: c.entry.dataset.name),
+        "partition": (selection.partitions, lambda c: c.entry.partition.name),
+        "number of clients": ([str(n) for n in selection.clients], lambda c: str(c.entry.clients)),
     }
     chosen = list(every)
     for kind, (wanted, name) in filters.items():
         if wanted:
             # A column answers to what it is in the paper even where the profile puts something smaller there.
-            answers = [{name(column.whole), name(column.entry)} for column in every]
+            answers = [{name(column.whole), name(column)} for column in every]
             all_known(kind, wanted, [answer for having in answers for answer in having])
             chosen = [column for column in chosen if answers[column.index] & set(wanted)]
     if not chosen:
@@ -332,7 +330,7 @@ def parse_overrides(document: Document, texts: Sequence[str], rows: Sequence[Sel
                 raise UsageError("Write method.key=value or finetune.key=value.")
             if target not in targets:
                 raise unknown("selected method", target, targets)
-            result.append((target, key, parse(targets[target], key, value.strip())))
+            result.append(Override(target, key, parse(targets[target], key, value.strip())))
     return result
 
 
@@ -344,8 +342,7 @@ def _named(info: Info, table: NamedTable, where: str) -> Named:
             if key in info.paths:  # where it lies is no part of what it is
                 options[key] = Path(value).name or str(value)
     with at(where):
-        options = complete(info, options)
-    return validated(Named, {"name": info.name, "options": options, "version": info.version}, f"{where}.")
+        return Named(name=info.name, options=complete(info, options), version=info.version)
 
 
 def check_keys(suite: Suite, profile: str) -> None:
@@ -385,26 +382,27 @@ def staged(row: SelectedRow, document: Document, columns: Sequence[SuiteColumn])
         UsageError: The row names a stage that its method does not have, or nothing is left for a guest.
     """
     present = _present(row, document, columns)
-    shown, scored = row.row.stages, set[str](document.scored(row.entry))
+    shown, scored = row.row.stages, set[str](row.scored)
     if row.where:
         lacking = [stage for stage in row.entry.named if stage not in present]
     else:
-        displayed = [stage for stage in PREFERRED if any(stage in document.shown(one) for one in document.row)]
+        displayed = _displayed(document)
         best = [stage for stage in displayed if stage in present][:1]
         shown = tuple(stage for stage in document.layout.stages or best if stage in present)
-        lacking = [] if shown else displayed
+        lacking = [] if shown else sorted(displayed, key=SHOWN.index)
         # Methods need not have the stages "stored" and "sampled": runs are scored at them only where they are shown.
         scored = document.scored_anywhere - {"stored", "sampled"} | {*shown}
     if lacking:
         raise _lacks(row, lacking[0], document, present)
-    return replace(row, row=replace(row.row, stages=shown), scored=canonical(scored.intersection(present)))
+    scored_stages = canonical(stage for stage in scored if stage in present)
+    return replace(row, row=replace(row.row, stages=shown), scored=scored_stages)
 
 
 def _present(row: SelectedRow, document: Document, columns: Sequence[SuiteColumn]) -> tuple[Shown, ...]:
     """The stages that a row's method has with the hyperparameters of each column."""
     stages = row.info.stages
     points: list[dict[str, object]] = [{}]
-    if stages.personal_needs and "personalized" in document.scored(row.entry):
+    if stages.personal_needs and "personalized" in canonical((*row.scored, *row.entry.named)):
         points = [point for column in columns for point in column.hyperparameters(row)[0]]
     moment, held_out = row.entry.moment or document.evaluation.moment, document.held_out
     by_point = [stages.present(point, moment=moment, held_out=held_out) for point in points]
@@ -418,3 +416,8 @@ def _lacks(row: SelectedRow, stage: Shown, document: Document, present: Sequence
     where = f"{row.where}.stage: " if row.where else ""
     problem = f"{row.info.name} has no stage {stage!r}{clients}; it has {', '.join(present) or 'none'}{needed}"
     return UsageError(f"{where}{problem}. See 'Which stages exist' in docs/methods.md.")
+
+
+def _displayed(document: Document) -> list[Shown]:
+    """The stages that some row shows, the preferred one first."""
+    return [stage for stage in PREFERRED if any(stage in document.shown(row) for row in document.row)]

@@ -36,7 +36,7 @@ from pflbench.suite.document import Document, Suite
 from pflbench.suite.rows import SelectedRow, select_rows, suite_rows
 from pflbench.suite.schema import FederationKeys
 from pflbench.suite.scoped import Follows, Inference, Note, Suspicion, anywhere, holding
-from pflbench.suite.strict import validated
+from pflbench.suite.strict import at
 from pflbench.suite.user_supplied import CellPath
 
 
@@ -58,11 +58,11 @@ def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices
     every = every_column(suite, document, part, parse_overrides(document, part.overrides, rows))
     selected = [staged(row, document, every) for row in rows]
     chosen = select_columns(every, part)
-    columns, shown_rows = tuple(column.shown for column in chosen), tuple(row.row for row in selected)
+    columns, shown_rows = tuple(map(_table_column, chosen)), tuple(row.row for row in selected)
     cells, locations = list[Cell](), dict[str, Mapping[str, str]]()
-    for column in chosen:
+    for column, shown in zip(chosen, columns, strict=True):
         for row in selected:
-            result = _cells(column, row)
+            result = _cells(column, shown, row)
             cells += result
             if places := _places(column, row):
                 locations |= dict.fromkeys((spec.id for spec in result[0].needed), places)
@@ -92,8 +92,8 @@ def expand(suite: Suite, part: Selection = EVERYTHING, **choices: Unpack[Choices
         part=part.but(suites=[suite.called], profile=profile),
         remarks=document.remarks,
         counted=tuple(
-            CountedColumn(one.shown, one.federations(), one.places, document.statistics.reference.get(one.entry.id))
-            for one in chosen
+            CountedColumn(shown, column.federations(), column.places, document.statistics.reference.get(shown.id))
+            for column, shown in zip(chosen, columns, strict=True)
             if document.statistics
         ),
     )
@@ -105,6 +105,17 @@ def _notes(document: Document, rows: Sequence[TableRow], columns: Sequence[Table
     ids = (None,) if document.statistics else tuple(column.id for column in columns)
     notes = anywhere(document.remarks, Note, [(one, id_) for one in rows or (None,) for id_ in ids])
     return tuple(note.text for note in notes)
+
+
+def _table_column(column: SuiteColumn) -> TableColumn:
+    """The column as the table has it."""
+    entry, whole, settings = column.entry, column.whole.entry, column.settings
+    instead = column.stand_in
+    group = f"{instead} for {entry.group or whole.dataset.name}" if instead else entry.group
+    smallest = entry.subset.smallest if entry.subset else None
+    named = settings["dataset"].name, settings["partition"].name, settings["model"]
+    numbers = settings["clients"], settings["rounds"], smallest
+    return TableColumn(entry.id, group, entry.title, *named, *numbers, instead)
 
 
 def _fields(column: SuiteColumn, row: SelectedRow, finetune: Finetune | None) -> dict[str, Any]:
@@ -126,9 +137,9 @@ def _sources(column: SuiteColumn, row: SelectedRow) -> dict[str, str]:
     return sources
 
 
-def _cells(column: SuiteColumn, row: SelectedRow) -> list[Cell]:
+def _cells(column: SuiteColumn, shown: TableColumn, row: SelectedRow) -> list[Cell]:
     """One row in a column: a cell for each stage that the row shows."""
-    document, shown = column.document, column.shown
+    document = column.document
     points, of_points = column.hyperparameters(row)
     finetune, of_finetuning = column.finetuning(row) if "finetuned" in row.scored else (None, {})
     _check_subset(column, row)
@@ -177,13 +188,14 @@ def _runs(
     column: SuiteColumn, row: SelectedRow, points: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]
 ) -> tuple[tuple[RunSpec, ...], tuple[tuple[Choice, ...], ...]]:
     """A cell's runs and choices."""
-    suite = column.suite
+    suite, places = column.suite, _places(column, row)
     cell = CellPath(suite.name, column.selection.profile or "paper", suite.file, row.row.id, column.entry.id)
-    of_seeds = [{"seed": seed, **suite.supplied.contents(fields, column.places, seed)} for seed in column.seeds]
+    of_seeds = [{"seed": seed, **suite.supplied.contents(fields, places, seed)} for seed in column.seeds]
 
     def runs(hyper: Mapping[str, Any], validation: float = 0.0) -> tuple[RunSpec, ...]:
         method = MethodSpec(name=row.info.name, version=row.info.version, hyper=dict(hyper))
-        first = validated(RunSpec, {"method": method, "validation": validation, **fields, **of_seeds[0]}, "run.")
+        with at("run"):
+            first = RunSpec(method=method, validation=validation, **{**fields, **of_seeds[0]})
         assert first.id  # copies with another seed share what it is hashed from
         every = (first, *(first.model_copy(update=change) for change in of_seeds[1:]))
         return tuple(suite.supplied.requested(every, cell))
@@ -213,7 +225,7 @@ def _doubts(document: Document, row: str, column: str) -> tuple[str | None, str 
     What holds in either of the two cells of a derived row or column, holds there.
     """
     both = {derived.id: derived.of for derived in document.derived}
-    rows = [one for one in document.row if one.id in both.get(row, (row,))]
+    rows = [TableRow(one.id, one.title, one.method, ()) for one in document.row if one.id in both.get(row, (row,))]
     columns = [one for one in document.column if one.id in both.get(column, (column,))]
     cells = [(one, other.id) for one in rows for other in columns]
     why = dict.fromkeys(one.why for one in anywhere(document.remarks, Suspicion, cells))
@@ -250,8 +262,10 @@ def _derived(document: Document, rows: Sequence[TableRow], columns: Sequence[Tab
             places = [(row, stage, row, d.id) for row in stages for stage in stages[row]]
         else:
             continue
-        printed = {(other, stage): _printed(document, row, column, stage) for other, stage, row, column in places}
-        references: dict[tuple[str, str], Reference] = {key: one for key, one in printed.items() if one}
+        references: dict[tuple[str, str], Reference] = {}
+        for other, stage, row, column in places:
+            if printed := _printed(document, row, column, stage):
+                references[other, stage] = printed
         result.append(Derived(d.id, d.title, d.axis, d.of, references, d.spread and document.layout.spread))
     return tuple(result)
 
@@ -262,39 +276,41 @@ _COMPARED = (*(key for key in FederationKeys.model_fields if key != "clients"), 
 
 def _shortfall(columns: Sequence[SuiteColumn]) -> Shortfall:
     """The differences of these columns, under their profile and selection, from the whole suite."""
-    paper = columns[0].suite.document()
-    rounds = [(one.settings["rounds"], one.whole.rounds) for one in columns if paper.row]
-    seeds = [(len(one.seeds), len(one.whole.seeds or ())) for one in columns]
+    paper, pairs = columns[0].whole.document, [(one, one.whole) for one in columns]
+    rounds = [(one.settings["rounds"], whole.entry.rounds) for one, whole in pairs if paper.row]
+    seeds = [(len(one.seeds), len(whole.entry.seeds or ())) for one, whole in pairs]
+    clients = [(one.entry.clients or 0, whole.entry.clients or 0) for one, whole in pairs]
     return Shortfall(
         rounds=_counts(rounds, "rounds"),
         seeds=_counts([(few, every) for few, every in seeds if few < every], "seeds"),
         columns=f"{len(columns)} of {len(paper.column)} columns" if len(columns) < len(paper.column) else "",
         longer=any(number > whole for number, whole in rounds),
-        other=_other(columns),
+        other=tuple(filter(None, [_replaced(pairs), _counts(clients, "clients"), _other(pairs)])),
     )
 
 
-def _other(columns: Sequence[SuiteColumn]) -> tuple[str, ...]:
-    """Differences of these columns other than numbers of rounds, seeds and columns, in words."""
-    clients = [(one.entry.clients or 0, one.whole.clients or 0) for one in columns]
-    replaced = dict.fromkeys(f"{one.stand_in} for {one.whole.dataset.name}" for one in columns if one.stand_in)
-    changed = ", ".join(dict.fromkeys(key for one in columns for key in _changed(one)))
-    texts = ", ".join(replaced), _counts(clients, "clients"), f"other {changed}" if changed else ""
-    return tuple(filter(None, texts))
+def _replaced(pairs: Sequence[tuple[SuiteColumn, SuiteColumn]]) -> str:
+    """Datasets in the place of others, in words; empty if there are none."""
+    return ", ".join({f"{one.stand_in} for {whole.entry.dataset.name}": None for one, whole in pairs if one.stand_in})
 
 
-def _changed(column: SuiteColumn) -> Iterable[str]:
-    """Keys of a column and of the suite's tables that the profile changes."""
-    here, whole, document, paper = column.entry, column.whole, column.document, column.suite.document()
-    yield from (key for key in _COMPARED if getattr(here, key) != getattr(whole, key))
-    if here.dataset != whole.dataset and not column.stand_in:
+def _other(pairs: Sequence[tuple[SuiteColumn, SuiteColumn]]) -> str:
+    """Settings that differ otherwise, in words; empty if there are none."""
+    changed = dict.fromkeys([key for pair in pairs for key in _changed(*pair)])
+    return f"other {', '.join(changed)}" if changed else ""
+
+
+def _changed(one: SuiteColumn, whole: SuiteColumn) -> Iterable[str]:
+    """Keys of a column and of the suite's tables in which the two differ."""
+    yield from (key for key in _COMPARED if getattr(one.entry, key) != getattr(whole.entry, key))
+    if one.entry.dataset != whole.entry.dataset and not one.stand_in:
         yield "dataset"
-    if document.hyper != paper.hyper:
+    if one.document.hyper != whole.document.hyper:
         yield "hyper"
-    if paper.row:
-        before, after = dict(paper.evaluation), dict(document.evaluation)
-        yield from (f"evaluation.{key}" for key in before if key != "report" and before[key] != after[key])
-        if here.finetune != whole.finetune:
+    if whole.document.row:
+        here, paper = dict(one.document.evaluation), dict(whole.document.evaluation)
+        yield from (f"evaluation.{key}" for key in paper if key != "report" and here[key] != paper[key])
+        if one.entry.finetune != whole.entry.finetune:
             yield "finetune"
 
 

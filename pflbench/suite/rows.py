@@ -27,17 +27,17 @@ class SelectedRow:
         row: The row as the table shows it; a guest has no stages until `columns.staged` chooses them.
         info: The method.
         entry: The row in the suite file; without values for a guest.
+        scored: The stages that its runs are scored at.
         where: Path of the row in the suite file; empty for a guest.
         like: The row whose hyperparameters a guest takes where names agree.
-        scored: The stages that its runs are scored at, which `columns.staged` finds.
     """
 
     row: TableRow
     info: MethodInfo
     entry: Row
+    scored: tuple[Stage, ...]
     where: str = ""
     like: SelectedRow | None = None
-    scored: tuple[Stage, ...] = ()
 
     @property
     def aliases(self) -> set[str]:
@@ -62,7 +62,7 @@ def suite_rows(suite: Suite, document: Document) -> list[SelectedRow]:
         with at(f"{where}.method"):
             info = suite.supplied.method(row.variant or names.anchored(row.method, suite.path.parent))
         shown = TableRow(row.id, row.name or row.title, info.name, document.shown(row))
-        rows.append(SelectedRow(shown, info, row, where))
+        rows.append(SelectedRow(shown, info, row, document.scored(row), where))
     return rows
 
 
@@ -70,15 +70,15 @@ def select_rows(
     rows: list[SelectedRow], selection: Selection, document: Document, supplied: UserSupplied
 ) -> list[SelectedRow]:
     """The selected rows, see `_selected`; guests with the row whose hyperparameters they take (`--like`)."""
-    by_id, id_ = {one.row.id: one for one in rows}, selection.like
-    all_known("row", [*selection.rows, *([id_] if id_ else [])], by_id)
-    chosen = [one for one in rows if one.row.id in selection.rows] if selection.rows else rows
-    selected = _selected(chosen, selection, document, supplied)
+    selected, id_ = _selected(_with_ids(rows, selection.rows), selection, document, supplied), selection.like
     if id_ is None:
         return selected
+    by_id = {one.row.id: one for one in rows}
+    all_known("row", [id_], by_id)
     if all(one.where for one in selected):
         raise UsageError(f"--like {id_}: no selected method is new to the suite. Add --method file.py:Class.")
-    return [one if one.where else replace(one, row=replace(one.row, like=id_), like=by_id[id_]) for one in selected]
+    liked = by_id[id_]
+    return [one if one.where else replace(one, row=replace(one.row, like=id_), like=liked) for one in selected]
 
 
 def _selected(
@@ -97,7 +97,7 @@ def _selected(
     picked: list[SelectedRow] = []
     for name in selection.methods:
         if names.is_reference(name) or (name not in present and name in names.known("methods")):
-            picked += _of_code(rows, name, supplied)
+            picked += _of_code(rows, name, document, supplied)
         else:
             picked += _named(rows, name, document, present)
     ids = {one.row.id: one for one in picked}
@@ -106,12 +106,18 @@ def _selected(
     return [one for one in rows if one.row.id in ids] + [one for one in ids.values() if not one.where]
 
 
-def _of_code(rows: Sequence[SelectedRow], name: str, supplied: UserSupplied) -> list[SelectedRow]:
+def _with_ids(rows: list[SelectedRow], ids: Sequence[str]) -> list[SelectedRow]:
+    """The rows with these ids; all rows without ids."""
+    all_known("row", ids, [one.row.id for one in rows])
+    return [one for one in rows if one.row.id in ids] if ids else rows
+
+
+def _of_code(rows: Sequence[SelectedRow], name: str, document: Document, supplied: UserSupplied) -> list[SelectedRow]:
     """The rows of this code or built-in method; a guest if there is none."""
     reference = names.anchored(name, Path.cwd())
     info = supplied.method(reference)
     same = [one for one in rows if reference in (one.location, one.info.name)]
-    return same or [_guest(info, reference)]
+    return same or [_guest(info, reference, document)]
 
 
 def _named(rows: Sequence[SelectedRow], name: str, document: Document, present: Collection[str]) -> list[SelectedRow]:
@@ -123,12 +129,12 @@ def _named(rows: Sequence[SelectedRow], name: str, document: Document, present: 
     return [one for one in rows if (_runs(one, document) in runs if runs else one.info.name == name)]
 
 
-def _guest(info: MethodInfo, reference: str) -> SelectedRow:
+def _guest(info: MethodInfo, reference: str, document: Document) -> SelectedRow:
     """The row of a method that is none of the suite's."""
     title = names.split_reference(reference)[1] if names.is_reference(reference) else reference
     row = TableRow(info.name, title, info.name, ())
     entry = Row.model_construct(id=row.id, title=row.title, method=reference)
-    return SelectedRow(row, info, entry)
+    return SelectedRow(row, info, entry, document.stages)
 
 
 def _runs(selected: SelectedRow, document: Document) -> tuple[object, ...]:
@@ -136,4 +142,4 @@ def _runs(selected: SelectedRow, document: Document) -> tuple[object, ...]:
     of_columns = ((column.hyper, column.finetune.model_extra or {}) for column in document.column)
     tables = (document.hyper, *chain.from_iterable(of_columns))
     has_values = selected.row.id != selected.info.name and any(selected.row.id in table for table in tables)
-    return selected.entry.model_dump(exclude=_SHOWN_ONLY), selected.row.id if has_values else ""
+    return selected.entry.model_dump(exclude=_SHOWN_ONLY), selected.scored, selected.row.id if has_values else ""

@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from pflbench.errors import UsageError, unknown
 
+KeyPath = tuple[str | int, ...]
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -29,17 +30,19 @@ class at:  # a class, since a report enters it 50,000 times
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, UsageError):
             raise UsageError(f"{self.path}: {error}") from error
+        if isinstance(error, ValidationError):
+            raise UsageError("\n".join(f"{self.path}.{explain(e)}" for e in error.errors())) from error
 
 
 def validated(model: type[Model], content: Any, prefix: str) -> Model:
-    """The content of a table as a model has it; raises `UsageError` with all that is wrong, after `prefix`."""
+    """The content of a file as a model has it; raises `UsageError` with all that is wrong, after `prefix`."""
     try:
         return model.model_validate(content)
     except ValidationError as error:
         raise UsageError("\n".join(prefix + explain(e) for e in error.errors())) from error
 
 
-def fault(path: tuple[str | int, ...], message: str) -> PydanticCustomError:
+def fault(path: KeyPath, message: str) -> PydanticCustomError:
     """The error for what is at `path`, counted from the table that is validated."""
     return PydanticCustomError("suite", "{message}", {"path": path, "message": message})
 
