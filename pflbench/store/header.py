@@ -166,9 +166,9 @@ def metadata(run: RunResult) -> Texts:
     return texts
 
 
-def sealed(run: RunResult, rows: str) -> Texts:
+def sealed(texts: Texts, rows: str) -> Texts:
     """A run's metadata with the checksum of its rows, and one of everything."""
-    whole = metadata(run) | {_ROWS: rows}
+    whole = texts | {_ROWS: rows}
     return whole | {_CHECKSUM: _sum(whole)}
 
 

@@ -34,7 +34,7 @@ from pflbench.result import RunResult, Score
 from pflbench.spec import RunSpec
 from pflbench.store import files
 from pflbench.store.columns import Metrics, Scores, Words, metrics_of, scores_of
-from pflbench.store.header import Stored, Texts, Unfit, check_version, decoded, encoded, sealed
+from pflbench.store.header import Stored, Texts, Unfit, check_version, decoded, encoded, metadata, sealed
 
 PACK_VERSION = 1
 OPEN = 64
@@ -211,12 +211,6 @@ class RunFile:
             results |= from_table(table, scored)
         return results
 
-    def read_whole(self) -> dict[str, RunResult]:
-        """Read all its runs, by id. Raises as `read`, also for one that is not among the entries."""
-        for reason in self.unread:
-            raise reason
-        return self.read(self.entries)
-
 
 @lru_cache(maxsize=OPEN)
 def _opened(file: RunFile) -> pq.ParquetFile:
@@ -235,15 +229,14 @@ def _opened(file: RunFile) -> pq.ParquetFile:
 def write(path: Path, result: RunResult) -> None:
     """Write a run into a file by itself, as `publish` does. Raises `StoreError`."""
     content = pa.BufferOutputStream()
-    table = to_table(result).replace_schema_metadata(encoded(sealed(result, checksum(result))))
-    pq.write_table(table, content, **_WRITTEN)
+    pq.write_table(to_table(result).replace_schema_metadata(encoded(_sealed(result))), content, **_WRITTEN)
     publish(path, content)
 
 
 def write_pack(folder: Path, results: Iterable[RunResult]) -> Path:
     """Write runs of one setting into a pack, as `publish` does, and return its path. Raises `StoreError`."""
     results = sorted(results, key=attrgetter("spec.id"))
-    listed = [{"rows": len(one.scores) + len(one.metrics), "metadata": sealed(one, checksum(one))} for one in results]
+    listed = [{"rows": len(one.scores) + len(one.metrics), "metadata": _sealed(one)} for one in results]
     listing = json.dumps(listed, sort_keys=True)
     content_hash = hashlib.sha256((listing + " ".join(COLUMNS.names)).encode()).hexdigest()
     columns = COLUMNS.with_metadata(encoded({_VERSION: str(PACK_VERSION), _RUNS: listing}))
@@ -255,6 +248,10 @@ def write_pack(folder: Path, results: Iterable[RunResult]) -> Path:
     publish(path, content)
     files.sync_folder(folder)
     return path
+
+
+def _sealed(result: RunResult) -> Texts:
+    return sealed(metadata(result), checksum(result))
 
 
 def _name(spec: RunSpec) -> str:
@@ -269,7 +266,11 @@ def publish(path: Path, content: pa.BufferOutputStream) -> None:
         file.write(content.getvalue())
         files.sync(file)
         try:
-            RunFile(temporary).read_whole()
+            written = RunFile(temporary)
+            for reason in written.unread:
+                raise reason
+            for id in written.entries:
+                written.read([id])
         except (Unfit, OSError) as error:
             raise StoreError(f"What was written to {str(path.parent)!r} cannot be read: {error}.") from error
         temporary.replace(path)

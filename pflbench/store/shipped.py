@@ -65,7 +65,10 @@ def thin(packs: Path, into: Path) -> None:
         if path.suffix != ".parquet":
             (into / path.name).write_bytes(path.read_bytes())
             continue
-        runfile.write_pack(into, map(shortened, runfile.RunFile(path).read_whole().values()))
+        pack = runfile.RunFile(path)
+        for reason in pack.unread:
+            raise reason
+        runfile.write_pack(into, [*map(shortened, pack.read(pack.entries).values())])
 
 
 def shortened(result: RunResult) -> RunResult:
