@@ -196,13 +196,16 @@ def check_data(specs: Iterable[Run], root: Path) -> None:
     Raises:
         PflbenchError: A file is damaged, or does not fit the dataset or the suite; better said before workers start.
     """
-    included = {"dataset", "partition", "clients", "training_clients", "query", "validation"}
+    named = {"name", "options"}  # not what a seed reads of the files
+    included: dict[str, Any] = {"dataset": named, "partition": named} | dict.fromkeys(
+        ("clients", "training_clients", "query", "validation"), True
+    )
     for spec, places in _distinct(specs, included):
         if any("." in option for option in places):
             federation(spec, root, places)
     _latest.clear()  # workers load their own pools
 
 
-def _distinct(runs: Iterable[Run], included: set[str]) -> Iterable[Run]:
+def _distinct(runs: Iterable[Run], included: set[str] | dict[str, Any]) -> Iterable[Run]:
     """One of all runs that are alike in the `included` fields, code and data."""
     return {f"{run[0].model_dump_json(include=included)} {sorted(run[1].items())}": run for run in runs}.values()

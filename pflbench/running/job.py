@@ -260,7 +260,7 @@ def _store(result: RunResult, execution: Execution, detail: str, write_models: C
                 message = f"The remade scores differ {difference}. {kept}"
                 return replace(done, status="failed", message=message, headline="")
             if write_models is None and often_enough(stored.provenance, spec, execution.evaluate_every):
-                return replace(done, elsewhere=True)
+                return replace(done, elsewhere=True, seconds=0.0)
         store.write(result)
         if result.failure is None:
             (write_models or partial(stored_models.remove, store.root, [spec.id]))()

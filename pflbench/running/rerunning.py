@@ -50,6 +50,11 @@ class Rerun:
     shared: int
 
     @property
+    def same(self) -> bool:
+        """True for the same bits."""
+        return self.word == "the same bits"
+
+    @property
     def good(self) -> bool:
         """True if it is not another result."""
         return self.word != "another result"
