@@ -25,7 +25,7 @@ def duration(seconds: float) -> str:
 
 def size(text: str) -> int:
     """Bytes in `4GB`, `512 MB` or `1.5 GiB`. Raises `UsageError` for anything else."""
-    match = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*([kMGT])(i?)B?", text.strip(), re.IGNORECASE)
+    match = re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)\s*([kMGT])(i?)B?", text.strip(), re.IGNORECASE)
     number = float(match[1]) if match else 0.0
     if match is None or number <= 0:
         raise UsageError(f"{text!r} is not an amount of memory; write 4GB, 512MB or 1.5GiB.")
