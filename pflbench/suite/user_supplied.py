@@ -1,6 +1,6 @@
 """User-supplied methods, networks, datasets and partitions of a suite.
 
-Verbs that train or check import them: their version is the hash of their code and of what they read. Verbs that read
+Verbs that train, check or draw import them: their version is the hash of their code and of what they read. Verbs that read
 import nothing. They show the newest stored runs that a row and column of the suite requested.
 """
 
