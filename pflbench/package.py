@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 __version__ = "1.0.0.dev0"
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).resolve().parent
 
 
 def benchmarks(package: Path = FOLDER) -> Path:

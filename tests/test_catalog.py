@@ -6,7 +6,7 @@ from runpy import run_path
 
 import pytest
 
-from pflbench import names, trust
+from pflbench import names, package, trust
 from pflbench.catalog import REQUIRED, FieldInfo, Info, coerce, complete, describe, describe_options, parse
 from pflbench.errors import UsageError
 from pflbench.methods.base import Round
@@ -103,6 +103,11 @@ def test_a_variant_comes_with_pflbench(tmp_path: Path, monkeypatch: pytest.Monke
         assert names.is_reference(users) and names.is_users(users)
     finally:
         names.variant_files.cache_clear()
+
+
+def test_below_a_link_pflbench_is_the_same(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(package.FOLDER, target_is_directory=True)
+    assert run_path(str(tmp_path / "link" / "package.py"))["FOLDER"] == package.FOLDER.resolve()
 
 
 def test_a_subclass_is_imported_for_what_it_inherits(tmp_path: Path) -> None:

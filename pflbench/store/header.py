@@ -135,7 +135,7 @@ class Stored(NamedTuple):
             for name in (spec.method.name, spec.dataset.name, spec.partition.name, spec.model):
                 if names.is_reference(name):
                     names.split_reference(name)
-        except (KeyError, ValueError, UsageError) as error:
+        except (KeyError, TypeError, ValueError, UsageError) as error:
             raise Unfit(f"unreadable metadata ({' '.join(str(error).split()[:16])})") from error
         failure = texts.get(_FAILURE)
         if not (failure is None) <= rows <= spec.most_rows:

@@ -364,6 +364,8 @@ def _plain(result: RunResult, kind: pa.DataType, origin: str) -> Any:
         value = value.get(name) if isinstance(value, dict) else value and getattr(value, name)
     if name == "canonical":
         return value()
+    if kind is _NUMBER and value is not None:
+        return float(value)  # Arrow takes no whole number above 2**53
     if kind is not _TEXT or value is None:
         return value
     return json.dumps(value, sort_keys=True) if isinstance(value, dict) else str(value)

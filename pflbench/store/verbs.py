@@ -182,7 +182,13 @@ def _compared(source: Store, into: Store, outcome: Merged) -> tuple[dict[Path, l
             new.setdefault(run.path, []).append(run)
             continue
         is_equal = run.checksum is not None and run.checksum == at.checksum
-        if run.rank[:2] > at.rank[:2] or is_equal or not (text := difference(source.read(id), into.read(id))):
+        if run.rank[:2] > at.rank[:2] or is_equal:
+            same.append(run)
+        elif not (ours := source.read_several([run])):
+            continue  # damaged: the store has warned of it
+        elif not (theirs := into.read_several([at])):
+            new.setdefault(run.path, []).append(run)  # the destination's copy is damaged
+        elif not (text := difference(ours[id], theirs[id])):
             same.append(run)
         else:
             outcome.others.append(f"Run {id} has other scores in {str(run.path)!r} ({text}): {str(at.path)!r} stays.")

@@ -384,6 +384,8 @@ def staged(row: SelectedRow, document: Document, columns: Sequence[SuiteColumn])
     present = _present(row, document, columns)
     shown, scored = row.row.stages, set[str](row.scored)
     if row.where:
+        if row.info.version == UNREAD:  # its stored runs may be of suites that show other stages
+            present = tuple(stage for stage in SHOWN if stage in {*present, *row.entry.named})
         lacking = [stage for stage in row.entry.named if stage not in present]
     else:
         displayed = _displayed(document)

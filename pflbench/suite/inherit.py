@@ -85,13 +85,16 @@ class Complete(NamedTuple):
     columns: Mapping[str, str]
 
 
-def inherited(raw: Raw, base: Raw | None, path: Path) -> Complete:
-    """`raw`, the content of the file `path`, with what it takes over; `base` is the extended file's, complete."""
+def inherited(raw: Raw, base: Raw | None, path: Path, scored: Mapping[str, Sequence[str]] | None = None) -> Complete:
+    """`raw`, the content of the file `path`, with what it takes over; `base` is the extended file's, complete.
+
+    `scored`: the stages that the runs of each row of the extended file are scored at, by the row's id.
+    """
     below = base or {}
     raw = _listed(raw, below, path)
-    rows = _resolved("row", raw, below, path)
+    rows = _resolved("row", raw, below, path, scored or {})
     below = _without(below, _gone(rows, below))
-    columns = _resolved("column", raw, below, path)
+    columns = _resolved("column", raw, below, path, {})
     resolved = {"row": rows, "column": columns}
     result = raw | {kind: [one.table for one in several] for kind, several in resolved.items() if several}
     for key in ("federation", "evaluation", "hyper", "sources"):
@@ -141,7 +144,7 @@ def _by_id(kind: str, raw: Raw) -> dict[str, Raw]:
     return {table["id"]: table for table in raw.get(kind, [])}
 
 
-def _resolved(kind: str, raw: Raw, below: Raw, path: Path) -> list[_Resolved]:
+def _resolved(kind: str, raw: Raw, below: Raw, path: Path, scored: Mapping[str, Sequence[str]]) -> list[_Resolved]:
     """The columns or rows of a file, each with what the one that it is like has, in this file or the extended one."""
     tables, models = raw.get(kind, []), _by_id(kind, below)
 
@@ -153,7 +156,7 @@ def _resolved(kind: str, raw: Raw, below: Raw, path: Path) -> list[_Resolved]:
         elif name in others:
             base = resolve(others[name], *nearer, i)
         elif name in models:
-            base = _Resolved(models[name] | _scored(kind, models[name], table, below), name)
+            base = _Resolved(models[name] | _scored(models[name], table, scored.get(name)), name)
         else:
             raise UsageError(f"{path}: {kind}[{i}].like: {unknown(kind, name, {*others, *models})}")
         # What is scored and what is shown of it go together.
@@ -168,13 +171,12 @@ def _resolved(kind: str, raw: Raw, below: Raw, path: Path) -> list[_Resolved]:
     return [resolve(i) for i in range(len(tables))]
 
 
-def _scored(kind: str, model: Raw, table: Raw, below: Raw) -> Raw:
+def _scored(model: Raw, table: Raw, scored: Sequence[str] | None) -> Raw:
     """Stages at which the extended file scores a row's runs, so that a row that is like it has these runs."""
     other_method = table.get("method", model.get("method")) != model.get("method")
-    if kind != "row" or other_method or "stages" in model or {"stage", "stages"} & table.keys():
+    if scored is None or other_method or "stages" in model or {"stage", "stages"} & table.keys():
         return {}
-    stages = ((row.get("stage"), *row.get("stages", ()), *row.get("scored", ())) for row in below["row"])
-    return {"scored": list(dict.fromkeys(stage for several in stages for stage in several if stage))}
+    return {"scored": list(scored)}
 
 
 def _gone(rows: Sequence[_Resolved], below: Raw) -> set[str]:

@@ -180,7 +180,8 @@ def _inherited(raw: Raw, path: Path, above: tuple[Path, ...], supplied: UserSupp
         chain = " → ".join(str(one) for one in (*above, path, base))
         raise UsageError(f"{path}: suite.extends: goes round in a circle: {chain}")
     below, extended = _read(Path(base), (*above, path), supplied)
-    complete, document = inherited(raw, below, path), extended.document()
+    document = extended.document()
+    complete = inherited(raw, below, path, {row.id: document.scored(row) for row in document.row})
     same_paper = complete.raw["suite"].get("paper", document.suite.paper) == document.suite.paper
     return complete.raw, scoped.inherited(document.remarks, complete, same_paper=same_paper)
 

@@ -1,7 +1,7 @@
 """User-supplied methods, networks, datasets and partitions of a suite.
 
-Verbs that train, check or draw import them: their version is the hash of their code and of what they read. Verbs that read
-import nothing. They show the newest stored runs that a row and column of the suite requested.
+Verbs that train, check or draw import them: their version is the hash of their code and of what they read. Verbs that
+read import nothing. They show the newest stored runs that a row and column of the suite requested.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class UserSupplied:
         if self._is_read(reference):
             return describe(reference)
         name = names.without_folder(reference)
-        newest = next((run.spec for run in self.stored() if run.spec.method.name == name), None)
-        return MethodInfo(name, reference, {}, "", version=UNREAD, stages=_stages(newest))
+        scored = {stage for run in self.stored() if run.spec.method.name == name for stage in run.spec.scoring.stages}
+        return MethodInfo(name, reference, {}, "", version=UNREAD, stages=_stages(scored))
 
     def options(self, kind: names.Kind, reference: str) -> Info:
         """Describe the dataset, partition or network behind a reference or name; see `describe_options`."""
@@ -213,11 +213,10 @@ def reads(which: str, named: Named) -> bool:
     return named.version is not None or describe_options(_READING[which], named.name).reads
 
 
-def _stages(run: RunSpec | None) -> Stages:
-    """The stages that a method's stored run is scored at; without one, every stage."""
-    if run is None:
+def _stages(scored: Collection[str]) -> Stages:
+    """The stages that a method's stored runs are scored at; without one, every stage."""
+    if not scored:
         return Stages("trained", personalizes=True, leaves=True, records=RECORDED)
-    scored = run.scoring.stages
     return Stages(
         global_model="trained" if "global" in scored else "start" if "finetuned" in scored else "none",
         personalizes="personalized" in scored,

@@ -113,6 +113,22 @@ def test_a_finished_run_goes_before_a_failed_one(cli, results: Path, folder: Pat
     assert Store(results).status(failed.spec.id) == "done"
 
 
+@pytest.mark.parametrize("side", ["source", "destination"])
+def test_a_damaged_run_with_other_scores_costs_no_other(cli, results: Path, folder: Path, side: str) -> None:
+    id, *_ = (run.spec.id for run in Store(results).list() if not run.failure)
+    sound = Store(results).read(id)
+    other = replace(sound, scores=tuple(score._replace(loss_sum=9.0) for score in sound.scores))
+    Store(folder / "all").write(other)
+    path = Store(results if side == "source" else folder / "all").path(id)
+    damaged = bytearray(path.read_bytes())
+    damaged[60] ^= 0xFF
+    path.write_bytes(damaged)
+    merged = cli("merge", "results", "--into", "all")
+    assert merged.code == (1 if side == "source" else 0)
+    assert len(content(folder / "all")) == 8
+    assert Store(folder / "all").read(id) == (other if side == "source" else sound)
+
+
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("deep", [False, True])
 def test_a_damaged_source_is_named_and_costs_no_other(

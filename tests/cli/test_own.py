@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from cli_kit import method_file, start, stored
@@ -536,3 +537,29 @@ def test_without_the_files_seeds_of_two_versions_are_never_averaged_silently(cli
         table,
     )
     assert " † " in table.split("Paper:")[0] and "Given in Own" not in table
+
+
+def test_suites_that_show_other_stages_of_a_method_keep_their_tables(cli, folder: Path) -> None:
+    text = """
+        from dataclasses import dataclass
+
+        from pflbench.methods.ditto import Ditto
+
+
+        @dataclass(frozen=True)
+        class Mine(Ditto):
+            '''Ditto by another name.'''
+        """
+    (folder / "mine.py").write_text(dedent(text))
+    lab(folder)
+    suite = (folder / "own.toml").read_text()
+    head, _ = suite.split("[[row]]")
+    row = '[[row]]\nid = "mine"\nmethod = "mine.py:Mine"\nhyper = { lr = 0.1, lam = 1.0, steps = 1 }\n'
+    tables = {"a": 'stages = ["personalized"]\n', "b": 'stages = ["global"]\n', "c": ""}
+    for name, stages in tables.items():
+        (folder / f"{name}.toml").write_text(head.replace('"own"', f'"{name}"', 1) + row + stages)
+        ran = cli("run", "-s", f"{name}.toml")
+        assert ran.code == 0, ran.err
+    for name, stage in (("a", "personalized"), ("b", "global"), ("c", "personalized")):
+        said = cli("report", "-s", f"{name}.toml", "--format", "csv")
+        assert [(line["n"], line["stage"]) for line in csv.DictReader(said.out.splitlines())] == [("2", stage)], said

@@ -33,7 +33,8 @@ def written(lab: Lab, run: RunResult, **texts: str) -> Path:
     path = Store(lab.results).path(run.spec.id)
     path.parent.mkdir(parents=True, exist_ok=True)
     told = metadata(run) | {f"pflbench.{key}": text for key, text in texts.items()}
-    pq.write_table(runfile.to_table(run).replace_schema_metadata(encoded(told)), path)
+    raw = {key.encode(): text.encode(errors="surrogateescape") for key, text in told.items()}
+    pq.write_table(runfile.to_table(run).replace_schema_metadata(raw), path)
     return path
 
 
@@ -55,6 +56,7 @@ TINY = {"suite": "tiny", "profile": "paper"}
 Odd = Callable[[Lab, RunResult], Path]
 HEADERS: dict[str, Odd] = {
     "lone surrogate": lambda lab, run: provenance(lab, run, device="\ud800"),
+    "no UTF-8": lambda lab, run: written(lab, run, provenance='{"device": "\udcff"}'),
     "nested": lambda lab, run: written(lab, run, provenance='{"a":' * 50_000 + "1" + "}" * 50_000),
     "nested spec": lambda lab, run: written(lab, run, spec="[" * 100_000),
     "asked": lambda lab, run: provenance(lab, run, asked={"suite": ["tiny"], "profile": "paper"}),

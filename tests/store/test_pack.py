@@ -136,6 +136,12 @@ def test_nan_survives(store: Store) -> None:
     assert math.copysign(1, result.scores[0].accuracy) == -1
 
 
+def test_a_large_whole_number_is_a_number(store: Store) -> None:
+    store.write(done(wall_seconds=2**60 + 1))
+    pack(store)
+    assert store.read(spec().id).provenance["wall_seconds"] == 2**60 + 1
+
+
 def test_a_message_with_an_undecodable_file_name_is_stored(store: Store) -> None:
     store.write(RunResult(spec(), failure="no \udcff: \U0001f600"))
     pack(store)

@@ -357,6 +357,23 @@ def test_a_row_taken_over_alone_has_the_runs_that_it_had(tmp_path: Path, kept: s
     assert {cell.stage for cell in table.cells} == {cell.stage for cell in base.cells if cell.row.id == kept}
 
 
+@pytest.mark.parametrize("beside", [{}, {"stage": "global", "scored": ["personalized"]}])
+@pytest.mark.parametrize("kept", ["fedavg", "ditto"])
+def test_a_row_without_a_stage_has_the_runs_that_it_had(tmp_path: Path, kept: str, beside: dict[str, Any]) -> None:
+    ditto = {"id": "ditto", "method": "ditto", "hyper": {"personal_lr": 0.1, "lr": 0.1, "lam": 1.0}}
+    base = raw() | {
+        "row": [{"id": "fedavg", "method": "fedavg"} | beside, ditto],
+        "evaluation": {"clients": "all", "average": "examples"},
+        "federation": {"clients": 10, "query": 0.2},
+        "reference": {},
+    }
+    for column in base["column"]:
+        del column["finetune"]
+    whole = loaded(tmp_path, child(), base)
+    table = loaded(tmp_path, child(row=[{"id": kept, "like": kept}]), base)
+    assert {run.id for run in table.runs} == {run.id for run in whole.runs if run.method.name == kept}
+
+
 def test_a_row_with_a_stage_or_a_method_of_its_own_is_scored_as_this_suite_says(tmp_path: Path) -> None:
     for own in ({"stage": "finetuned"}, {"method": "fedprox"}):
         table = loaded(tmp_path, child(row=[{"id": "own", "title": "Own", "like": "fedavg-ft"} | own]))
