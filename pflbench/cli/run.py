@@ -64,7 +64,8 @@ def _say_jobs(runs: int, selection: Selection, execution: Execution, results: Pa
     from pflbench.running import slurm
 
     console().print(slurm.jobs_text(runs, execution))
-    for table in api.plan(selection, results, data_dir=execution.data_dir, shard=execution.shard).tables:
+    how = {name: getattr(execution, name) for name in ("data_dir", "shard", "fresh")}
+    for table in api.plan(selection, results, **how).tables:
         console().print(table.total)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something to know before training or counting. `lacking`: runs are left out for want of it."""
+    """Something to know. `lacking`: runs have no result for this reason."""
 
     text: str
     lacking: bool = False

@@ -80,7 +80,7 @@ def execute(jobs: Sequence[Job], execution: Execution, on_event: OnEvent, device
     """
     parent = _Parent(jobs, execution, on_event, devices)
     number = min(execution.jobs or 1, len(jobs))
-    if number <= 1:
+    if number <= 1 and execution.executor == "local":  # in a cluster, a worker's death must not end the task
         work(jobs, execution, partial(parent.hear, None), parent.board)
     else:
         parent.serve(number)
@@ -145,10 +145,18 @@ class _Parent:
                 self.board.busy = sum(worker.job is not None for worker in self.workers)
 
     def _read(self, worker: _Worker) -> None:
+        messages, is_gone = list[object](), False
         try:
             while worker.pipe.poll():
-                self.hear(worker, worker.pipe.recv())
+                messages.append(worker.pipe.recv())
         except (EOFError, OSError):
+            is_gone = True
+        for message in messages:
+            if message is None:
+                worker.job = None
+            else:
+                self.hear(worker, message)
+        if is_gone:
             worker.process.join()
             self.workers.remove(worker)
             self.board.alive -= 1
@@ -181,7 +189,7 @@ class _Parent:
 def serve(
     pipe: Connection, jobs: Sequence[Job], execution: Execution, board: Board, stop: Any, device: str = ""
 ) -> None:
-    """Work in a worker process, and send what it says and warns of. `device`: the only GPU that it sees."""
+    """Work in a worker process, and send what it says and warns of, at its end None. `device`: the only GPU it sees."""
     if device:
         os.environ["CUDA_VISIBLE_DEVICES"] = visible(device)
         execution = replace(execution, device="cuda:0")
@@ -198,6 +206,7 @@ def serve(
     warnings.showwarning = lambda message, *_, **__: send(str(message))
     try:
         work(jobs, execution, send, board)
+        send(None)
     except PflbenchError as error:
         send(error)
 

@@ -28,7 +28,7 @@ def _starting() -> Iterator[None]:
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     handles = threading.current_thread() is threading.main_thread()  # which alone may change that
-    ignored = [signal.SIGINT, *stopping.signals] if handles else []
+    ignored = {signal.SIGINT, *stopping.signals} if handles else set()
     before = {one: signal.signal(one, signal.SIG_IGN) for one in ignored}
     try:
         yield

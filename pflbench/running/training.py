@@ -171,6 +171,8 @@ def train(jobs: Sequence[Job], execution: Execution, on_event: OnEvent = unheard
     clear_errors(execution.results, (spec.id for spec in outcome.runnable))
     with stopping.heeding() if execution.checkpoint_every and execution.executor != "slurm" else nullcontext():
         dones, problems = _start(todo, execution, on_event)
+        for problem in problems:
+            on_event(Notice(problem, lacking=True))
         problems, stopped = [*outcome.problems, *problems], bool(stopping.heard())
     return replace(outcome, dones=dones, problems=problems, stopped=stopped, waited=execution.wait)
 

@@ -13,6 +13,7 @@ import ctypes
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from pflbench.running import stopping
@@ -61,11 +62,6 @@ def work(jobs: Sequence[Job], execution: Execution, say: Say, board: Board) -> N
     """
     tune_allocator()
     failed, is_waiting = set[str](), False
-
-    def lanes() -> int:
-        busy: int = board.busy
-        return max(1, (execution.jobs or 1) // max(1, busy))
-
     with Leases(execution.results) as taken:
         outcomes = Outcomes(execution)
         queue = Queue(jobs, taken, outcomes.find, say)
@@ -77,18 +73,26 @@ def work(jobs: Sequence[Job], execution: Execution, say: Say, board: Board) -> N
             if job is None:
                 if not is_waiting:
                     say(Waiting(len(queue.remaining), tuple(taken.holders([spec.id for spec in queue.remaining]))))
+                elif is_idle:
+                    failed.clear()  # no sibling took them
                 is_waiting = True
                 time.sleep(leases.PACE.poll)
                 continue
             is_waiting = False
             say(Progress(job, None))
-            for done in run_job(job, execution, _throttled(job, say), lanes):
+            for done in run_job(job, execution, _throttled(job, say), partial(_lanes, execution, board)):
                 if outcomes.conclude(job, done):
                     say(done)
                 else:
                     failed.add(done.spec.id)
                     queue.put_back(job.of([done.spec]))
             taken.release([spec.id for spec in job.specs])
+
+
+def _lanes(execution: Execution, board: Board) -> int:
+    """Cores of a run: its own, and its share of those of workers that train nothing."""
+    busy: int = board.busy
+    return max(1, (execution.jobs or 1) // max(1, busy))
 
 
 def _throttled(job: Job, say: Say) -> Callable[[int], None]:
@@ -157,7 +161,7 @@ class Queue:
         Seeds of one stack are taken together, or if nothing else is free, as many as are free. Runs whose ids are
         `avoided` stay.
         """
-        self.jobs = [job for job in self.jobs if any(spec.id not in self.over for spec in job.specs)]
+        self.jobs = self._unfinished()
         has_stacks = any(len(job.specs) > 1 for job in self.jobs)
         for partly in (False, True)[: 1 + has_stacks]:
             for job in self.jobs:
@@ -165,10 +169,13 @@ class Queue:
                     return taken
         return None
 
+    def _unfinished(self) -> list[Job]:
+        return [job for job in self.jobs if any(spec.id not in self.over for spec in job.specs)]
+
     def put_back(self, job: Job) -> None:
         """Have a job that was taken come last."""
+        self.jobs = [*self._unfinished(), job]
         self.over -= {spec.id for spec in job.specs}
-        self.jobs.append(job)
 
     def _take(self, job: Job, partly: bool, avoided: Collection[str]) -> Job | None:
         ids = [spec.id for spec in self._open(job) if spec.id not in avoided]

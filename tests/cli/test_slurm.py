@@ -7,12 +7,13 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from cli_kit import METHOD, stored
 
-from pflbench.running import slurm
+from pflbench.running import slurm, training
 from pflbench.store import Store
 
 pytestmark = pytest.mark.slow
@@ -118,6 +119,15 @@ def test_a_job_that_is_interrupted_goes_on_from_its_checkpoint(cli, folder: Path
     assert len(stored(folder / "jobs")) == 1 and not (folder / "jobs" / "checkpoints").exists()
 
 
+def test_a_run_that_kills_its_process_costs_no_other(cli, folder: Path) -> None:
+    doom = "        import os\n        open('log', 'a').write('x')\n        os.kill(os.getpid(), 9)\n"
+    (folder / "foo.py").write_text(METHOD.replace("        (batches,) = taken", doom + "        (batches,) = taken"))
+    part = ("-m", "foo.py:Foo", "-m", "ditto", "--seeds", "0", "--unchecked")
+    result = cli(*SHARDS, *part, "--executor", "slurm", "--slots", "1")
+    assert result.code == 1 and "1 run finished, 1 failed, 0 not started" in result.out
+    assert "was killed" in result.err and (folder / "log").read_text() == "xx"  # two attempts
+
+
 def test_a_shard_is_taken_once(cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs train all runs of the shard, not a shard of them."""
     texts: list[str] = []
@@ -153,6 +163,30 @@ def test_a_dry_run_says_which_jobs_it_would_submit(cli, monkeypatch: pytest.Monk
         "1 Slurm job (--slots 8) for 1 run"
         in cli(*SHARDS, "-m", "ditto", "--seeds", "0", "--dry-run", *options[:2]).out
     )
+
+
+def test_the_hours_of_a_dry_run_are_those_of_the_runs_that_it_would_train(cli, monkeypatch) -> None:
+    monkeypatch.setattr(training, "DataCheck", lambda root: SimpleNamespace(problems=lambda spec, code: []))
+    part = (
+        "--suite",
+        "cafeme-table1",
+        "--profile",
+        "quick",
+        "--column",
+        "rmnist-shards",
+        "-m",
+        "fedavg",
+        "--seeds",
+        "0",
+    )
+    result = cli("run", *part, "--dry-run", "--fresh", "--executor", "slurm")
+    assert "for 1 run:" in result.out and "1 run to do" in result.out
+
+
+def test_why_jobs_end_without_results_is_said(cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slurm, "drain", lambda text: 0)  # a job that trains nothing
+    result = cli(*SHARDS, "-m", "ditto", "--seeds", "0", "--executor", "slurm")
+    assert result.code == 1 and "without a result: 1 run" in result.err
 
 
 def test_where_no_slurm_is_that_is_said(cli, folder: Path, monkeypatch) -> None:

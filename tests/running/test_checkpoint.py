@@ -251,5 +251,6 @@ def test_sigterm_ends_after_the_round_with_75(tmp_path: Path, to_all: bool) -> N
         finally:
             process.kill()
     told = (tmp_path / "said").read_text()
-    assert "Stopped by SIGTERM. The same command goes on" in told
+    assert "Stopped by SIGTERM. The same command goes on" in told and "Error" not in told
+    assert not list(tmp_path.glob("claims/*.errors"))  # a worker that stops has not failed
     assert len(checkpoints(tmp_path)) == 2 and not list(tmp_path.glob("runs/*.parquet"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ import torch
 
 from pflbench.catalog import complete, describe
 from pflbench.result import RunResult
+from pflbench.running import stopping
 from pflbench.running.events import Progress
 from pflbench.running.execution import Execution
 from pflbench.running.job import Done, Job, run_job
@@ -24,6 +26,7 @@ from pflbench.running.local import execute
 from pflbench.spec import Finetune, MethodSpec, Named, Scoring
 from pflbench.store import Store
 from pflbench.testing import tiny_spec
+from pflbench.units import Interval
 
 ROUNDS = 5
 
@@ -180,3 +183,28 @@ def test_a_limit_that_is_too_low_is_no_failure_of_the_method(tmp_path: Path) -> 
     status, message, stored = limited(tmp_path, "vectorized", 1)
     assert (status, stored) in {("error", 0), ("done", 1)}, message
     assert not message or message.startswith("out of memory")
+
+
+def test_workers_that_stop_on_request_have_not_failed(tmp_path: Path) -> None:
+    long = [Job((job.specs[0].model_copy(update={"rounds": 100_000}),)) for job in (quick(0), quick(1))]
+    place = Execution(results=tmp_path, data_dir=tmp_path, jobs=2, checkpoint_every=Interval(seconds=1e6))
+    heard: list[object] = []
+
+    def hear(event: object) -> None:
+        heard.append(event)
+        if isinstance(event, Progress) and event.rounds:
+            stopping.request(signal.SIGTERM, None)
+
+    with stopping.heeding():
+        assert execute(long, place, hear) == []
+    assert not any(isinstance(event, Done) for event in heard)
+    assert not list(tmp_path.glob("claims/*.errors"))
+
+
+def test_an_error_of_the_listener_is_its_own(tmp_path: Path) -> None:
+    def hear(event: object) -> None:
+        raise BrokenPipeError
+
+    place = Execution(results=tmp_path, data_dir=tmp_path, jobs=2)
+    with pytest.raises(BrokenPipeError):
+        execute([quick(seed) for seed in range(3)], place, hear)
