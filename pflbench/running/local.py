@@ -139,7 +139,7 @@ class _Parent:
         with Leases(self.execution.results), contextlib.ExitStack() as self.running:
             self.workers = [self._start(slot) for slot in range(number)]
             while self.workers and self.unreported:
-                readable = wait([worker.pipe for worker in self.workers])
+                readable = wait([worker.pipe for worker in self.workers], 1.0)  # Ray's cancelling wakes no system call
                 for worker in [one for one in self.workers if one.pipe in readable]:
                     self._read(worker)
                 self.board.busy = sum(worker.job is not None for worker in self.workers)

@@ -30,6 +30,8 @@ from pflbench.store.store import Store
 
 ATTEMPTS = 2
 """Attempts at a run that end without a stored result."""
+TURN = 30.0
+"""Seconds in which another worker of the command may take a run that failed here."""
 ROUND_INTERVAL = 0.2
 """Seconds between two progress messages."""
 Say = Callable[["Progress | Waiting | Done"], None]
@@ -61,20 +63,19 @@ def work(jobs: Sequence[Job], execution: Execution, say: Say, board: Board) -> N
         StoreError: The results folder cannot be read or written.
     """
     tune_allocator()
-    failed, is_waiting = set[str](), False
+    is_waiting = False
     with Leases(execution.results) as taken:
         outcomes = Outcomes(execution)
         queue = Queue(jobs, taken, outcomes.find, say)
         while not (board.halted or stopping.heard()):
             is_idle = board.busy == 0  # before the look: what a sibling gave back until now is free
-            job = queue.take(failed if board.alive > 1 else ())
-            if job is None and (not queue.remaining or (is_idle and not execution.wait)):
+            avoided = queue.avoided if board.alive > 1 else set[str]()
+            job = queue.take(avoided)
+            if job is None and (not queue.remaining or (is_idle and not execution.wait and not avoided)):
                 return
             if job is None:
                 if not is_waiting:
                     say(Waiting(len(queue.remaining), tuple(taken.holders([spec.id for spec in queue.remaining]))))
-                elif is_idle:
-                    failed.clear()  # no sibling took them
                 is_waiting = True
                 time.sleep(leases.PACE.poll)
                 continue
@@ -84,7 +85,6 @@ def work(jobs: Sequence[Job], execution: Execution, say: Say, board: Board) -> N
                 if outcomes.conclude(job, done):
                     say(done)
                 else:
-                    failed.add(done.spec.id)
                     queue.put_back(job.of([done.spec]))
             taken.release([spec.id for spec in job.specs])
 
@@ -149,11 +149,19 @@ class Queue:
         self.jobs, self.leases, self.find, self.say = list(jobs), leases, find, say
         self.over: set[str] = set()
         """Ids of runs that have an outcome, or were taken."""
+        self._failed: dict[str, float] = {}
+        """By run, the time at which it was put back."""
 
     @property
     def remaining(self) -> list[RunSpec]:
         """Runs that were not taken and have no outcome."""
         return [spec for job in self.jobs for spec in job.specs if spec.id not in self.over]
+
+    @property
+    def avoided(self) -> set[str]:
+        """Ids of runs that were put back a short time ago."""
+        since = time.monotonic() - TURN
+        return {id for id, at in self._failed.items() if at > since and id not in self.over}
 
     def take(self, avoided: Collection[str] = ()) -> Job | None:
         """Take the first job that nobody else has, with its leases; None if there is none now. Raises `StoreError`.
@@ -175,7 +183,9 @@ class Queue:
     def put_back(self, job: Job) -> None:
         """Have a job that was taken come last."""
         self.jobs = [*self._unfinished(), job]
-        self.over -= {spec.id for spec in job.specs}
+        ids = {spec.id for spec in job.specs}
+        self.over -= ids
+        self._failed |= dict.fromkeys(ids, time.monotonic())
 
     def _take(self, job: Job, partly: bool, avoided: Collection[str]) -> Job | None:
         ids = [spec.id for spec in self._open(job) if spec.id not in avoided]

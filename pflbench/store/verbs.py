@@ -113,7 +113,7 @@ class Merged:
     Attributes:
         added: Number of runs that are in the destination only now, or finished there only now.
         same: Number of runs that were in the destination.
-        others: Sentences on runs with other scores than the destination's, which stay as they were.
+        others: Sentences on runs of the destination that have other scores or are damaged, and stay as they were.
         unread: Files that could not be read, or not all of them.
     """
 
@@ -187,7 +187,7 @@ def _compared(source: Store, into: Store, outcome: Merged) -> tuple[dict[Path, l
         elif not (ours := source.read_several([run])):
             continue  # damaged: the store has warned of it
         elif not (theirs := into.read_several([at])):
-            new.setdefault(run.path, []).append(run)  # the destination's copy is damaged
+            outcome.others.append(f"Run {id} cannot be read in {str(at.path)!r}, which stays.")
         elif not (text := difference(ours[id], theirs[id])):
             same.append(run)
         else:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -62,8 +63,9 @@ class UserSupplied:
         if self._is_read(reference):
             return describe(reference)
         name = names.without_folder(reference)
-        scored = {stage for run in self.stored() if run.spec.method.name == name for stage in run.spec.scoring.stages}
-        return MethodInfo(name, reference, {}, "", version=UNREAD, stages=_stages(scored))
+        runs = [run.spec for run in self.stored() if run.spec.method.name == name]
+        newest = [run.scoring.stages for run in runs if run.method.version == runs[0].method.version]
+        return MethodInfo(name, reference, {}, "", version=UNREAD, stages=_stages({*chain(*newest)}))
 
     def options(self, kind: names.Kind, reference: str) -> Info:
         """Describe the dataset, partition or network behind a reference or name; see `describe_options`."""
@@ -214,7 +216,7 @@ def reads(which: str, named: Named) -> bool:
 
 
 def _stages(scored: Collection[str]) -> Stages:
-    """The stages that a method's stored runs are scored at; without one, every stage."""
+    """The stages that a method has whose stored runs are scored at these; every stage if there is no run."""
     if not scored:
         return Stages("trained", personalizes=True, leaves=True, records=RECORDED)
     return Stages(

@@ -539,27 +539,49 @@ def test_without_the_files_seeds_of_two_versions_are_never_averaged_silently(cli
     assert " † " in table.split("Paper:")[0] and "Given in Own" not in table
 
 
+MINE = """
+    from dataclasses import dataclass
+
+    from pflbench.methods.BASE import CLASS
+
+
+    @dataclass(frozen=True)
+    class Mine(CLASS):
+        '''A method by another name.'''
+    """
+ROW = '[[row]]\nid = "mine"\nmethod = "mine.py:Mine"\nhyper = { HYPER }\n'
+
+
+def mine(folder: Path, module: str, name: str) -> None:
+    (folder / "mine.py").write_text(dedent(MINE.replace("BASE", module).replace("CLASS", name)))
+
+
+def lines(cli, suite: str) -> list[tuple[str, str]]:
+    """Done runs and stage of every line of a table."""
+    said = cli("report", "-s", suite, "--format", "csv")
+    return [(line["n"], line["stage"]) for line in csv.DictReader(said.out.splitlines())]
+
+
 def test_suites_that_show_other_stages_of_a_method_keep_their_tables(cli, folder: Path) -> None:
-    text = """
-        from dataclasses import dataclass
-
-        from pflbench.methods.ditto import Ditto
-
-
-        @dataclass(frozen=True)
-        class Mine(Ditto):
-            '''Ditto by another name.'''
-        """
-    (folder / "mine.py").write_text(dedent(text))
     lab(folder)
-    suite = (folder / "own.toml").read_text()
-    head, _ = suite.split("[[row]]")
-    row = '[[row]]\nid = "mine"\nmethod = "mine.py:Mine"\nhyper = { lr = 0.1, lam = 1.0, steps = 1 }\n'
+    mine(folder, "ditto", "Ditto")
+    head, _ = (folder / "own.toml").read_text().split("[[row]]")
+    row = ROW.replace("HYPER", "lr = 0.1, lam = 1.0, steps = 1")
     tables = {"a": 'stages = ["personalized"]\n', "b": 'stages = ["global"]\n', "c": ""}
     for name, stages in tables.items():
         (folder / f"{name}.toml").write_text(head.replace('"own"', f'"{name}"', 1) + row + stages)
         ran = cli("run", "-s", f"{name}.toml")
         assert ran.code == 0, ran.err
     for name, stage in (("a", "personalized"), ("b", "global"), ("c", "personalized")):
-        said = cli("report", "-s", f"{name}.toml", "--format", "csv")
-        assert [(line["n"], line["stage"]) for line in csv.DictReader(said.out.splitlines())] == [("2", stage)], said
+        assert lines(cli, f"{name}.toml") == [("2", stage)]
+
+
+def test_a_method_that_has_lost_a_stage_keeps_its_table(cli, folder: Path) -> None:
+    lab(folder)
+    head, _ = (folder / "own.toml").read_text().split("[[row]]")
+    (folder / "own.toml").write_text(head + ROW.replace("HYPER", "lr = 0.1"))
+    for module, name, stage in (("fedrep", "FedRep", "personalized"), ("fedavg", "FedAvg", "global")):
+        mine(folder, module, name)
+        ran = cli(*RUN)
+        assert ran.code == 0, ran.err
+        assert lines(cli, "own.toml") == [("2", stage)]

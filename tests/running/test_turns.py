@@ -26,11 +26,12 @@ def test_the_longest_first_and_equal_ones_in_their_order(costs: list[int]) -> No
     assert longest_first(TASKS, work) == slow
 
 
+@pytest.mark.parametrize("waits", [True, False])
 def test_a_run_that_failed_here_is_tried_again_if_no_sibling_takes_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: bool
 ) -> None:
     """Another command may have set the count of attempts back, so that a sibling failed at it, too."""
-    place, heard, attempts = Execution(results=tmp_path), list[object](), 0
+    place, heard, attempts = Execution(results=tmp_path, wait=waits), list[object](), 0
 
     def run_job(job: Job, *_: object) -> list[Done]:
         nonlocal attempts
@@ -43,6 +44,7 @@ def test_a_run_that_failed_here_is_tried_again_if_no_sibling_takes_it(
         heard.append(event)
 
     monkeypatch.setattr(worker, "run_job", run_job)
+    monkeypatch.setattr(worker, "TURN", 0.05)
     monkeypatch.setattr(leases, "PACE", leases.PACE._replace(poll=0.01))
     with pytest.warns(UserWarning, match="tried once more"):
         work(TASKS[:1], place, hear, Board(alive=2))
