@@ -365,7 +365,7 @@ def _plain(result: RunResult, kind: pa.DataType, origin: str) -> Any:
     if name == "canonical":
         return value()
     if kind is _NUMBER and value is not None:
-        return float(value)  # Arrow takes no whole number above 2**53
+        return float(value)  # Arrow makes no float of a whole number above 2**53
     if kind is not _TEXT or value is None:
         return value
     return json.dumps(value, sort_keys=True) if isinstance(value, dict) else str(value)

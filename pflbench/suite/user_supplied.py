@@ -216,7 +216,7 @@ def reads(which: str, named: Named) -> bool:
 
 
 def _stages(scored: Collection[str]) -> Stages:
-    """The stages that a method has whose stored runs are scored at these; every stage if there is no run."""
+    """The stages of a method, by those that its stored runs are scored at; every stage if there is no run."""
     if not scored:
         return Stages("trained", personalizes=True, leaves=True, records=RECORDED)
     return Stages(

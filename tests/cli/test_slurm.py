@@ -167,18 +167,7 @@ def test_a_dry_run_says_which_jobs_it_would_submit(cli, monkeypatch: pytest.Monk
 
 def test_the_hours_of_a_dry_run_are_those_of_the_runs_that_it_would_train(cli, monkeypatch) -> None:
     monkeypatch.setattr(training, "DataCheck", lambda root: SimpleNamespace(problems=lambda spec, code: []))
-    part = (
-        "--suite",
-        "cafeme-table1",
-        "--profile",
-        "quick",
-        "--column",
-        "rmnist-shards",
-        "-m",
-        "fedavg",
-        "--seeds",
-        "0",
-    )
+    part = "--suite cafeme-table1 --profile quick --column rmnist-shards -m fedavg --seeds 0".split()
     result = cli("run", *part, "--dry-run", "--fresh", "--executor", "slurm")
     assert "for 1 run:" in result.out and "1 run to do" in result.out
 
