@@ -3,7 +3,7 @@
 # Hours are core-hours on an AMD EPYC of November 2026.
 
 # CAFeMe's Figure 3: three seeds do not decide whether its lead over FedAvg-FT grows with heterogeneity; seeds 3 and 4 are
-# 12 runs: 4 to 6 h, on a Xeon 9 to 11.
+# 12 runs: about 7 h, on a Xeon 9 to 14 (FedAvg 53 min a run, CAFeMe 13).
 pflbench run --suite cafeme-fig3 --column rmnist-none --column rmnist-dirichlet-1000 --column rmnist-dirichlet-5 --method cafeme --method fedavg-ft --seeds 3,4 --checkpoint-every 10m
 
 # RMNIST Shards on equal terms at 1,000 rounds, the rows that are left: FedAvg, IFCA and IFCA-FT; about 15 h (FedAvg
