@@ -2,8 +2,8 @@
 # priority from the repository root: nice -n 19 sh results/todo.sh; then pflbench pack. Delete lines that are finished.
 # Hours are core-hours on an AMD EPYC of November 2026.
 
-# CAFeMe's Figure 3: seed 4 decides at the second look whether CAFeMe's lead over FedAvg-FT grows with heterogeneity; 4 runs
-# are left, FedAvg's three and CAFeMe on Dirichlet 5: about 3 h, on a Xeon 3.5 to 6 (FedAvg 53 min a run, CAFeMe 13).
+# CAFeMe's Figure 3: the second and last look at whether CAFeMe's lead over FedAvg-FT grows with heterogeneity needs seed 4;
+# 4 runs are left, FedAvg's three and CAFeMe on Dirichlet 5: about 3 h, on a Xeon 3.5 to 6 (FedAvg 53 min a run, CAFeMe 13).
 pflbench run --suite cafeme-fig3 --column rmnist-none --column rmnist-dirichlet-1000 --column rmnist-dirichlet-5 --method cafeme --method fedavg-ft --seeds 4 --checkpoint-every 10m
 
 # FedAvg-FT on Dirichlet 1000 is 1.0 below the paper's number, whose network Per-FedAvg had probably trained for 1,000 rounds
