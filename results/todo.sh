@@ -3,7 +3,7 @@
 # Hours are core-hours on an AMD EPYC of November 2026.
 
 # CAFeMe's Figure 3: the second and last look at whether CAFeMe's lead over FedAvg-FT grows with heterogeneity needs seed 4
-# on Dirichlet 5, 2 runs; about 1.1 h (FedAvg 53 min, CAFeMe 13), on a slower EPYC 2.7 h.
+# on Dirichlet 5, 2 runs; about 1.1 h (FedAvg 53 min, on a slower EPYC 130; CAFeMe 13).
 pflbench run --suite cafeme-fig3 --column rmnist-dirichlet-5 --method cafeme --method fedavg-ft --seeds 4 --checkpoint-every 10m
 
 # RMNIST Shards on equal terms at 1,000 rounds, the rows that are left: FedAvg, IFCA and IFCA-FT; about 15 h (FedAvg
