@@ -55,10 +55,19 @@ class Leases(AbstractContextManager["Leases"]):
     def close(self) -> None:
         """Give all leases back, and remove those of dead holders, also on runs that are stored."""
         self.release(tuple(self._leases))
+        empty = list[Path]()
         for path in self.folder.glob("*.claim"):
             with suppress(OSError):
                 if self._take(path.stem):
                     self.release([path.stem])
+                elif not path.read_bytes():
+                    empty.append(path)
+        if empty:  # a process creates its lease and then writes it: one that was killed in between never will
+            time.sleep(self.pace.beat)
+        for path in empty:
+            with suppress(OSError):
+                if not path.read_bytes():
+                    path.unlink()
         with suppress(OSError):
             self.folder.rmdir()  # fails while another process needs it: it is not empty
 

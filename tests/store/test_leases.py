@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -159,6 +160,20 @@ def test_leases_of_the_dead_are_removed_at_the_end(tmp_path: Path) -> None:
     time.sleep(PACE.patience + 0.2)
     one.close()
     assert names(tmp_path) == {"b"}
+
+
+def test_a_lease_whose_process_was_killed_as_it_wrote_it_is_removed_at_the_end(tmp_path: Path) -> None:
+    written(tmp_path, killed="", slow="")
+    writing = threading.Timer(0.02, written, [tmp_path], {"slow": FAR})
+    one = leases(tmp_path)
+    writing.start()
+    one.close()
+    writing.join()
+    assert names(tmp_path) == {"slow"}
+    (tmp_path / "claims" / "slow.claim").unlink()
+    written(tmp_path, killed="")
+    one.close()
+    assert not (tmp_path / "claims").exists()
 
 
 def test_the_folder_that_was_removed_comes_again(tmp_path: Path) -> None:
