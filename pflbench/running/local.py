@@ -167,7 +167,7 @@ class _Parent:
         """Count the attempt of a worker that died, and start another one in its slot, unless it trained nothing."""
         job, reason = worker.job, cause_of_death(worker.process.exitcode or 0)
         for one in [job.of([spec]) for spec in job.specs] if job else []:
-            done = Done(one.specs[0], "error", reason)
+            done = self.outcomes.find(one, one.specs[0]) or Done(one.specs[0], "error", reason)  # stored, not yet said
             if done.spec.id in self.unreported and self.outcomes.conclude(one, done):
                 self._report(done)
         if stopping.heard():

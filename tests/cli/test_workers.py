@@ -3,12 +3,16 @@
 import contextlib
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from cli_kit import METHOD, start, stored
 
 from pflbench.running import local
 from pflbench.running.execution import Execution
+from pflbench.running.job import Job
+from pflbench.store import Store
 
 pytestmark = pytest.mark.slow
 
@@ -90,3 +94,16 @@ def test_each_worker_sees_one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [local.visible(device) for device in served[:2]] == ["0", "1"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,GPU-5")
     assert [local.visible(device) for device in served[:2]] == ["2", "GPU-5"]
+
+
+def test_a_worker_killed_after_it_stored_its_run_costs_no_attempt(cli, folder: Path) -> None:
+    assert cli("run", "-s", "tiny.toml", "--column", "shards", "--seeds", "0").code == 0
+    spec = Store(folder / "results").list()[0].spec
+    job = Job((spec,))
+    dead: Any = SimpleNamespace(exitcode=-9)
+    pipe: Any = None
+    parent = local._Parent([job], Execution(results=folder / "results"), lambda _: None, [])
+    parent._start = lambda slot: local._Worker(slot, dead, pipe)  # type: ignore[method-assign]
+    parent._bury(local._Worker(0, dead, pipe, job))
+    assert [done.status for done in parent.dones] == ["done"] and not parent.unreported
+    assert not (folder / "results" / "claims").exists()
