@@ -164,10 +164,13 @@ class _Parent:
                 self._bury(worker)
 
     def _bury(self, worker: _Worker) -> None:
-        """Count the attempt of a worker that died, and start another one in its slot, unless it trained nothing."""
+        """Count the attempt of a worker that died, and start another one in its slot, unless it trained nothing.
+
+        A run that it stored before it died is done.
+        """
         job, reason = worker.job, cause_of_death(worker.process.exitcode or 0)
         for one in [job.of([spec]) for spec in job.specs] if job else []:
-            done = self.outcomes.find(one, one.specs[0]) or Done(one.specs[0], "error", reason)  # stored, not yet said
+            done = self.outcomes.find(one, one.specs[0]) or Done(one.specs[0], "error", reason)
             if done.spec.id in self.unreported and self.outcomes.conclude(one, done):
                 self._report(done)
         if stopping.heard():
