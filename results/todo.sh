@@ -2,10 +2,6 @@
 # priority from the repository root: nice -n 19 sh results/todo.sh; then pflbench pack. Delete lines that are finished.
 # Hours are core-hours on an AMD EPYC of November 2026.
 
-# RMNIST Shards on equal terms at 1,000 rounds, the rows that are left: IFCA, seeds 1 to 4, and IFCA-FT, seeds 2 to 4;
-# about 9 h (80 min a run, on a quicker EPYC 33). CAFeMe's place is decided: Ditto is ahead of it.
-pflbench run --suite cafeme-table1-fair --column rmnist-shards --seeds 0-4 --checkpoint-every 10m
-
 # FedEC's settings: tau of FedEC-wo, then alpha with that tau. Extend a grid whose best value is at its border, and write
 # the best values into benchmarks/fedec/table2.toml before the runs below.
 pflbench tune --suite fedec-table2 --method fedec-wo --column cifar10-100-2 --rounds 20 --seeds 41 --grid epochs=2,5,10,15,20
