@@ -2,10 +2,9 @@
 # priority from the repository root: nice -n 19 sh results/todo.sh; then pflbench pack. Delete lines that are finished.
 # Hours are core-hours on an AMD EPYC of November 2026.
 
-# FedEC's settings: tau of FedEC-wo, then alpha with that tau. Extend a grid whose best value is at its border, and write
-# the best values into benchmarks/fedec/table2.toml before the runs below.
-pflbench tune --suite fedec-table2 --method fedec-wo --column cifar10-100-2 --rounds 20 --seeds 41 --grid epochs=2,5,10,15,20
-pflbench tune --suite fedec-table2 --method fedec --column cifar10-100-2 --rounds 20 --seeds 41 --grid alpha=0.01,0.1,1,5,10
+# FedEC's alpha: 28 min a trial; 0.1, 1 and 5 are stored. Extend a grid whose best value is at its border, and write the best
+# value into benchmarks/fedec/table2.toml before FedEC's runs below. FedEC-wo's runs need no alpha.
+pflbench tune --suite fedec-table2 --method fedec --column cifar10-100-2 --profile quick --rounds 20 --seeds 41 --grid alpha=0.01,0.1,1,5,10
 
 # FedEC's method at full protocol, 3 to 7 h a run. Look at seed 42 before 43 and 44.
 pflbench run --suite fedec-table2 --column cifar10-100-2 --method fedec --method fedec-wo --seeds 42 --checkpoint-every 10m
