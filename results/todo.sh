@@ -2,12 +2,14 @@
 # priority from the repository root: nice -n 19 sh results/todo.sh; then pflbench pack. Delete lines that are finished.
 # Hours are core-hours on an AMD EPYC of November 2026.
 
-# FedEC's alpha: 28 min a trial; 0.1, 1 and 5 are stored. Extend a grid whose best value is at its border, and write the best
-# value into benchmarks/fedec/table2.toml before FedEC's runs below. FedEC-wo's runs need no alpha.
-pflbench tune --suite fedec-table2 --method fedec --column cifar10-100-2 --profile quick --rounds 20 --seeds 41 --grid alpha=0.01,0.1,1,5,10
+# FedEC with its best alpha, 0.1: the full protocol, about 4.5 h, and three runs of quick (14, 12, 27 min with alpha 1). With them write
+# fedec.alpha = 0.1, tuned, into benchmarks/fedec/table2.toml, and delete --set here. FedEC-wo's seed 42 took 3.6 h.
+pflbench run --suite fedec-table2 --column cifar10-100-2 --method fedec --seeds 42 --set fedec.alpha=0.1 --checkpoint-every 10m
+pflbench run --suite fedec-table2 --profile quick --column cifar10-100-2 --method fedec --set fedec.alpha=0.1
+pflbench run --suite fedec-settings --profile quick --column cifar10-100-2-plain --method fedec --set fedec.alpha=0.1
+pflbench run --suite fedec-fig2 --profile quick --method fedec --set fedec.alpha=0.1
 
-# FedEC's method at full protocol, 3 to 7 h a run. Look at seed 42 before 43 and 44.
-pflbench run --suite fedec-table2 --column cifar10-100-2 --method fedec --method fedec-wo --seeds 42 --checkpoint-every 10m
+# Look at seed 42 before these are trained.
 pflbench run --suite fedec-table2 --column cifar10-100-2 --method fedec --method fedec-wo --seeds 43,44 --checkpoint-every 10m
 
 # Reptile and FO-MAML in CAFeMe's setting.
